@@ -37,7 +37,7 @@ VISIBILITY = "spark.commitlog.visibility"
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of all tests, configured during the test."""
+    """The shared session, with the committer configured during the test."""
     attach(spark)
     spark.conf.set(CLASS, COMMIT_PROTOCOL)
     yield spark
@@ -64,14 +64,14 @@ def hidden(path: Path) -> list[str]:
 
 
 def numbers(spark: SparkSession, start: int, end: int) -> Any:
-    """Return the rows of so many numbers, each with a partition column and a text."""
+    """Return rows with the ids from `start` to `end`, a partition column and a text column."""
     return spark.range(start, end, numPartitions=2).selectExpr("id", "id % 3 AS k", "'a/ü%' AS s")
 
 
 def test_appends_and_overwrites_are_versions_that_plain_readers_see(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    """Each write is one version; the directory shows the files of the last one, and nothing else."""
+    """Each write is one version, and the directory shows only the files of the last version."""
     path = tmp_path / "an output"
     session.range(10).write.parquet(str(path))
     session.range(10, 15).write.mode("append").parquet(str(path))
@@ -88,7 +88,7 @@ def test_appends_and_overwrites_are_versions_that_plain_readers_see(
 
 @pytest.mark.parametrize("name", ["csv", "json", "orc"])
 def test_every_format_is_committed(session: SparkSession, tmp_path: Path, name: str) -> None:
-    """A commit has the files of Spark's writer of any format."""
+    """The output has the files that Spark's writer of each format wrote, with any file ending."""
     path = tmp_path / name
     numbers(session, 0, 9).write.format(name).save(str(path))
     read = session.read.format(name).schema("id BIGINT, k BIGINT, s STRING").load(str(path))
@@ -97,7 +97,7 @@ def test_every_format_is_committed(session: SparkSession, tmp_path: Path, name: 
 
 
 def test_partitions_are_kept_and_overwritten_one_by_one(session: SparkSession, tmp_path: Path) -> None:
-    """Partition values are unchanged; a dynamic overwrite replaces the partitions with new rows."""
+    """Partition values survive as directory names; a dynamic overwrite replaces those with new rows."""
     path = tmp_path / "out"
     numbers(session, 0, 9).write.partitionBy("k", "s").parquet(str(path))
     session.conf.set(OVERWRITE_MODE, "dynamic")
@@ -111,7 +111,7 @@ def test_partitions_are_kept_and_overwritten_one_by_one(session: SparkSession, t
 
 
 def test_tables_are_written_through_it(session: SparkSession, tmp_path: Path) -> None:
-    """CREATE TABLE AS SELECT, INSERT INTO and INSERT OVERWRITE, of a table and of a partition."""
+    """CREATE TABLE AS SELECT, INSERT INTO and INSERT OVERWRITE commit, also of one partition."""
     path = tmp_path / "t"
     session.sql(
         f"CREATE TABLE configured USING parquet PARTITIONED BY (k) LOCATION '{path}'"
@@ -141,7 +141,7 @@ def test_tables_are_written_through_it(session: SparkSession, tmp_path: Path) ->
 def test_a_named_partition_is_replaced_whole(
     session: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """A static overwrite empties the partitions below the named one without new rows, and no others."""
+    """A static overwrite also empties the partitions below the named one that get no rows."""
     path = tmp_path / "t"
     session.conf.set(VISIBILITY, visibility)
     try:
@@ -165,7 +165,7 @@ def test_a_named_partition_is_replaced_whole(
 
 
 def test_files_of_a_retried_task_are_there_once(session: SparkSession, tmp_path: Path) -> None:
-    """A failed attempt leaves nothing; the rows of the next attempt are committed."""
+    """An attempt that fails after its writes leaves no file; the rows of the next attempt are there."""
 
     def late_failure(rows: Iterator[int]) -> Iterator[tuple[int]]:
         from pyspark import TaskContext
@@ -183,7 +183,7 @@ def test_files_of_a_retried_task_are_there_once(session: SparkSession, tmp_path:
 
 
 def test_a_job_that_fails_leaves_what_was_there(session: SparkSession, tmp_path: Path) -> None:
-    """An overwriting job whose tasks fail is aborted, and the old rows are unchanged."""
+    """If the tasks of an overwriting job use up their retries, it is aborted and the old rows stay."""
     path = tmp_path / "out"
     session.range(5).write.parquet(str(path))
     failing = session.range(9).selectExpr("if(id > 3, raise_error('no'), id) AS id")
@@ -199,10 +199,10 @@ def test_a_job_that_fails_leaves_what_was_there(session: SparkSession, tmp_path:
     assert ids(session, path) == list(range(7))
 
 
-def test_a_commit_that_raises_fails_the_job_under_its_own_name(
+def test_an_error_of_the_commit_is_named_in_the_error_of_spark(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's error contains ours, the old rows are unchanged, and the adopted files are dropped."""
+    """Spark's error contains ours, the old rows are still there, and the adopted files are dropped."""
     path = tmp_path / "out"
     session.range(5).write.parquet(str(path))
 
@@ -219,8 +219,8 @@ def test_a_commit_that_raises_fails_the_job_under_its_own_name(
     assert hidden(path) == []
 
 
-def test_jobs_that_write_at_once_are_both_committed(session: SparkSession, tmp_path: Path) -> None:
-    """Two appends to one directory lose no row, unlike with Spark's own committer."""
+def test_concurrent_jobs_are_both_committed(session: SparkSession, tmp_path: Path) -> None:
+    """Two concurrent appends to one directory lose no row. With Spark's own committer they do."""
     path = tmp_path / "out"
     failures: list[BaseException] = []
 
@@ -265,8 +265,8 @@ def test_a_job_id_is_committed_once(session: SparkSession, tmp_path: Path) -> No
         write(colour="blue")
 
 
-def test_a_job_id_is_of_one_write_to_a_table(session: SparkSession, tmp_path: Path) -> None:
-    """Options of saveAsTable apply to that write, although Spark makes them properties of the table."""
+def test_a_job_id_applies_to_one_write_to_a_table(session: SparkSession, tmp_path: Path) -> None:
+    """The options of saveAsTable apply to that write, although Spark stores them in the table."""
     path = tmp_path / "t"
 
     def save(number: int, job_id: str | None, *, on_duplicate: str = "error") -> None:
@@ -297,8 +297,8 @@ def test_a_job_id_is_of_one_write_to_a_table(session: SparkSession, tmp_path: Pa
     assert output_at(path).snapshot().jobs == ("a", "b", "c", "d")
 
 
-def test_a_job_id_in_sql_is_of_one_statement(session: SparkSession, tmp_path: Path) -> None:
-    """CREATE TABLE … AS SELECT commits under the id that it names, and INSERT under a new id."""
+def test_a_job_id_in_sql_applies_to_one_statement(session: SparkSession, tmp_path: Path) -> None:
+    """CREATE TABLE AS SELECT commits with the job id of its options; a later INSERT has no job id."""
     options = "OPTIONS('spark.commitlog.jobId'='x', 'spark.commitlog.visibility'='listed')"
     for name, made in {"filled": " AS SELECT 1L AS id", "empty": ""}.items():
         columns = "" if made else "(id BIGINT) "
@@ -316,8 +316,10 @@ def test_a_job_id_in_sql_is_of_one_statement(session: SparkSession, tmp_path: Pa
     assert output_at(tmp_path / "empty").snapshot().jobs == ()
 
 
-def test_outputs_that_only_the_log_shows_are_read_as_one(session: SparkSession, tmp_path: Path) -> None:
-    """With visibility=logged no listing shows a file, and the data source reads all files."""
+def test_the_data_source_reads_files_that_no_listing_shows(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """With visibility=logged a listing shows no file, and the data source reads all of them."""
     path = tmp_path / "out"
     session.conf.set(VISIBILITY, "logged")
     rows = numbers(session, 0, 6).selectExpr("*", "timestamp '2026-11-21 12:00:00Z' AS t")
@@ -345,8 +347,8 @@ def test_outputs_that_only_the_log_shows_are_read_as_one(session: SparkSession, 
     assert read.count() == 7
 
 
-def test_what_other_programs_wrote_is_overwritten_too(session: SparkSession, tmp_path: Path) -> None:
-    """An overwrite replaces all files of a directory that was written without a log."""
+def test_files_without_a_log_are_overwritten(session: SparkSession, tmp_path: Path) -> None:
+    """An overwrite removes files that were written without a log, once the job is committed."""
     path = tmp_path / "out"
     session.conf.unset(CLASS)
     session.range(5).write.parquet(str(path))
@@ -357,10 +359,8 @@ def test_what_other_programs_wrote_is_overwritten_too(session: SparkSession, tmp
     assert ids(session, path) == [0, 1]
 
 
-def test_instants_that_spark_spells_in_its_own_zone_are_refused(
-    session: SparkSession, tmp_path: Path
-) -> None:
-    """A partition of instants is refused if its name has no time zone."""
+def test_partitions_by_timestamp_are_refused(session: SparkSession, tmp_path: Path) -> None:
+    """Spark names such directories in the session's time zone, and the name does not say which zone."""
     path = str(tmp_path / "out")
     rows = session.sql("SELECT 1 AS n, timestamp'2013-07-10 02:30:00' AS at, date'2013-03-10' AS day")
     write(rows, path, partition_by=["day", "at"])
@@ -374,10 +374,8 @@ def test_instants_that_spark_spells_in_its_own_zone_are_refused(
     assert read.distinct().collect() == rows.collect()
 
 
-def test_columns_that_no_reader_can_read_together_are_refused(
-    session: SparkSession, tmp_path: Path
-) -> None:
-    """An append may add columns; another type of a column is refused before a task runs."""
+def test_a_column_of_another_type_is_refused(session: SparkSession, tmp_path: Path) -> None:
+    """An append may add columns; a column of another type is refused before a task runs."""
     path = tmp_path / "out"
     session.range(3).write.parquet(str(path))
     session.range(3).selectExpr("id", "'x' AS s").write.mode("append").parquet(str(path))
@@ -389,8 +387,8 @@ def test_columns_that_no_reader_can_read_together_are_refused(
     ]  # fmt: skip
 
 
-def test_without_the_python_side_it_says_what_to_do(session: SparkSession, tmp_path: Path) -> None:
-    """A driver that is not attached gets an error that names the call, and nothing is written."""
+def test_a_driver_that_is_not_attached_is_refused(session: SparkSession, tmp_path: Path) -> None:
+    """The error names the call that is missing, and nothing is written."""
     jvm: Any = session.sparkContext._gateway
     jvm.jvm.io.commitlog.Driver.attach(None)
     with pytest.raises(Exception, match=r"commitlog\.spark\.attach\(spark\)"):
@@ -399,7 +397,7 @@ def test_without_the_python_side_it_says_what_to_do(session: SparkSession, tmp_p
 
 
 def test_a_dropped_partition_is_emptied_in_the_log(session: SparkSession) -> None:
-    """After DROP PARTITION, the log names missing files until an overwrite removes them."""
+    """Log readers fail on its missing files until the partition is overwritten without rows."""
     session.sql("CREATE TABLE dropping (id BIGINT, k INT) USING parquet PARTITIONED BY (k)")
     try:
         session.sql("INSERT INTO dropping VALUES (1, 1), (2, 2)")
@@ -416,8 +414,8 @@ def test_a_dropped_partition_is_emptied_in_the_log(session: SparkSession) -> Non
         session.sql("DROP TABLE dropping")
 
 
-def test_partitions_elsewhere_are_refused(session: SparkSession, tmp_path: Path) -> None:
-    """A partition with its own location is not below the output, so it stays unchanged."""
+def test_partitions_outside_the_output_are_refused(session: SparkSession, tmp_path: Path) -> None:
+    """A partition whose location is outside the output is not touched."""
     path = tmp_path / "t"
     session.sql(f"CREATE TABLE scattered (id BIGINT, k INT) USING parquet PARTITIONED BY (k)"
                 f" LOCATION '{path}'")  # fmt: skip
@@ -433,7 +431,7 @@ def test_partitions_elsewhere_are_refused(session: SparkSession, tmp_path: Path)
 def test_on_s3_the_log_alone_shows_the_files(
     ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that Hadoop wrote to S3 are committed in place; visibility=listed is refused."""
+    """The job commits the files where Hadoop wrote them. On S3 it cannot publish them for listings."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", ministack.endpoint_url)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ministack.access_key_id)
@@ -461,8 +459,8 @@ def test_on_s3_the_log_alone_shows_the_files(
     assert (file.path, file.partition) == (f"_commitlog/data/{name}", {"k": "1"})
 
 
-def test_connect_has_no_driver_here() -> None:
-    """The error for a session of Spark Connect names an alternative."""
+def test_spark_connect_is_refused() -> None:
+    """The error for a session of Spark Connect names the data source as the alternative."""
     remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(NotSupported, match=r"format\('commitlog'\)"):
         attach(remote)
@@ -499,7 +497,7 @@ def test_one_line_configures_a_session(tmp_path: Path) -> None:
 
 @pytest.mark.all
 def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
-    """The builder raises an error if a session runs already."""
+    """A session that is already running cannot be configured; `configure` raises an error."""
     done = drive(tmp_path / "out", "plain")
     assert "ConfigurationError: Spark's JVM was started without the committer's jar" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -507,7 +505,7 @@ def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.all
 def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, tmp_path: Path) -> None:
-    """The adopted files of a killed driver are dropped, and a rerun writes each row once."""
+    """Its adopted, uncommitted files are dropped, and a rerun writes each row once."""
     path = tmp_path / "out"
     session.range(10, 12).write.parquet(str(path))
     assert drive(path, "killed").returncode == -signal.SIGKILL
@@ -519,8 +517,8 @@ def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, t
     assert ids(session, path) == [0, 1, 2, 10, 11]
 
 
-def test_jars_that_were_named_before_stay() -> None:
-    """`configure` adds its jar to the jars of the builder."""
+def test_configured_jars_are_kept() -> None:
+    """`configure` adds its jar to the jars that the builder already has."""
     from pyspark.sql import SparkSession
 
     builder = configure(SparkSession.builder.config("spark.jars", "/a.jar,/b.jar"))

@@ -1,4 +1,4 @@
-"""Merging the files of an output, in this process and with Spark."""
+"""Compaction of an output's files into larger files, in this process and by Spark."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def output() -> Output:
 
 
 def columns(schema: pa.Schema) -> str:
-    """Return `schema` in the form of a commit record."""
+    """Return `schema` in the form that a commit record stores."""
     return dump_schema(nullable(from_arrow_schema(schema)))
 
 
 def add(
     output: Output, *batches: pa.RecordBatch, visibility: Visibility | None = None, **options: str
 ) -> CommitRecord:
-    """Commit a job of these rows."""
+    """Commit a job with the rows of `batches`."""
     schema = batches[0].schema
     job = output.begin(schema=columns(schema), visibility=visibility)
     given = WriteOptions.parse({"path": "s3://bucket/out", **options}).job
@@ -64,12 +64,12 @@ def add(
 
 
 def rows(*keys: str | None, first: int = 0) -> pa.RecordBatch:
-    """Return a row for each of `keys`."""
+    """Return one row for each of `keys`."""
     return pa.record_batch([list(keys), list(range(first, first + len(keys)))], schema=SCHEMA)
 
 
 def one_by_one(output: Output) -> Stage:
-    """Return a function that merges the groups in this process."""
+    """Return a stage that rewrites the groups one after another in this process."""
 
     def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
         return [rewrite(output, job, n, group, schema) for n, group in enumerate(groups)]
@@ -78,12 +78,12 @@ def one_by_one(output: Output) -> Stage:
 
 
 def merge(output: Output, **options: int) -> CommitRecord | None:
-    """Merge in this process."""
+    """Compact the output in this process."""
     return compact_output(output, one_by_one(output), **options)
 
 
 def content(output: Output, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
-    """Return the rows of all files, in order, partition columns as text."""
+    """Return the rows of all files in order, with partition columns as text."""
     found: list[dict[str, Any]] = []
     for file in output.snapshot().files:
         kept = pa.schema([field for field in schema if field.name not in file.partition])
@@ -99,9 +99,9 @@ def content(output: Output, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
 def test_every_format_keeps_rows_compression_and_statistics(
     output: Output, name: str, codec: str
 ) -> None:
-    """Three files become one with the same rows of all types, and with their statistics."""
+    """Merging three files keeps all types, nulls and hostile text. The merged file has statistics."""
     batch = rows_for(name)
-    if name == "orc":  # types that ORC cannot store
+    if name == "orc":  # ORC cannot hold these columns
         batch = batch.select([n for n in batch.schema.names if n not in ("pairs", "date", "local")])
     options = {"fileFormat": name, "compression": codec}
     records = [add(output, batch.slice(0, 9), **options), add(output, batch.slice(9), **options)]
@@ -110,7 +110,7 @@ def test_every_format_keeps_rows_compression_and_statistics(
     record = merge(output)
     assert record is not None
     [file] = record.files
-    assert str(content(output, batch.schema)) == str(before)  # text, because NaN is not equal to itself
+    assert str(content(output, batch.schema)) == str(before)  # NaN is not equal to itself
     assert file.rows == record.rows == 2 * batch.num_rows == len(before)
     old = [old for each in records for old in each.files]
     suffix = output_format_of(file.path).compressions[codec]
@@ -121,8 +121,8 @@ def test_every_format_keeps_rows_compression_and_statistics(
 
 
 @pytest.mark.parametrize("visibility", ["listed", "logged"])
-def test_partitions_are_merged_each_by_itself(output: Output, visibility: Visibility) -> None:
-    """Partitions keep their directories, also for null and for escaped values."""
+def test_each_partition_is_merged_separately(output: Output, visibility: Visibility) -> None:
+    """Directories keep their names, also for null and for values that need escaping."""
     keys = ["a", None, "x/y=z", "%41", "ü ", "#"]
     for number in range(3):
         add(output, rows(*keys, first=number * 10), visibility=visibility, partitionBy="k")
@@ -140,7 +140,7 @@ def test_partitions_are_merged_each_by_itself(output: Output, visibility: Visibi
 
 
 def test_formats_and_compressions_are_not_mixed(output: Output) -> None:
-    """Files of two formats or compressions are merged into two files."""
+    """Each format and each compression gets its own merged file."""
     for options in ({"compression": "zstd"}, {}, {"fileFormat": "json"}) * 2:
         add(output, rows("a"), **options)
     record = merge(output)
@@ -149,8 +149,8 @@ def test_formats_and_compressions_are_not_mixed(output: Output) -> None:
     assert endings == [".zstd.parquet", ".snappy.parquet", ".json"]
 
 
-def test_columns_that_came_later_are_null_in_earlier_rows(output: Output) -> None:
-    """Files with and without an added column are merged."""
+def test_columns_that_were_added_later_are_null_in_earlier_rows(output: Output) -> None:
+    """After a column was added, files without it are merged with files that have it."""
     add(output, rows("a"))
     wider = SCHEMA.append(pa.field("w", pa.float64()))
     add(output, pa.record_batch([["b"], [1], [0.5]], schema=wider))
@@ -159,7 +159,7 @@ def test_columns_that_came_later_are_null_in_earlier_rows(output: Output) -> Non
 
 
 def test_targets_are_kept(output: Output) -> None:
-    """Files are merged up to a size, and only if there are enough of them."""
+    """Files are merged up to the target size, and only if there are at least `min_files`."""
     for number in range(5):
         add(output, rows("a", first=number))
     size = output.snapshot().files[0].size
@@ -169,11 +169,11 @@ def test_targets_are_kept(output: Output) -> None:
     assert (len(record.replaced), len(output.snapshot().files)) == (3, 3)
 
 
-# -- errors and races --------------------------------------------------------------------------------
+# -- failures -------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_other_rows_than_its_record_tells_is_not_merged(output: Output) -> None:
-    """A file that is not the committed one stops the merge; the error names it, and nothing changes."""
+def test_a_file_that_does_not_match_its_record_is_not_merged(output: Output) -> None:
+    """If another program replaced a file, compaction fails with its name and changes nothing."""
     first = add(output, rows("a", "b"))
     second = add(output, rows("c"))
     [one], [two] = first.files, second.files
@@ -185,8 +185,8 @@ def test_a_file_with_other_rows_than_its_record_tells_is_not_merged(output: Outp
     assert list(output.store.list_staged()) == []
 
 
-def test_an_output_that_tells_no_columns_is_refused(output: Output) -> None:
-    """Files without known columns are not merged, with a clear error."""
+def test_an_output_without_a_schema_is_refused(output: Output) -> None:
+    """Without a schema in the commits the files are left alone, and the error says why."""
     for name in ("a", "b"):
         job = output.begin(name)
         output.commit(job, [output.stage(job, job.file_name(0, suffix=".csv"), b"1\n")])
@@ -194,8 +194,8 @@ def test_an_output_that_tells_no_columns_is_refused(output: Output) -> None:
         merge(output)
 
 
-def test_files_of_no_known_format_are_left_alone(output: Output) -> None:
-    """A file with an unknown suffix stays, and other files are merged."""
+def test_files_of_an_unknown_format_are_left_alone(output: Output) -> None:
+    """A file whose name shows no format stays, and the other files are merged."""
     add(output, rows("a"))
     job = output.begin("x")
     output.commit(job, [output.stage(job, job.file_name(0, suffix=".txt"), b"1\n")])
@@ -207,7 +207,7 @@ def test_files_of_no_known_format_are_left_alone(output: Output) -> None:
 
 
 def meanwhile(output: Output, happens: Callable[[int], object]) -> tuple[Stage, list[int]]:
-    """Return a function that stages after an event, and the list of its calls."""
+    """Return a stage that calls `happens` after staging, and the list of the numbers of its calls."""
     calls: list[int] = []
 
     def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
@@ -220,7 +220,7 @@ def meanwhile(output: Output, happens: Callable[[int], object]) -> tuple[Stage, 
 
 
 def overwrite(output: Output, *keys: str) -> None:
-    """Replace all files with two files."""
+    """Replace all files by one file per key."""
     job = output.begin(mode="overwrite", schema=columns(SCHEMA))
     files: list[StagedFile] = []
     for task, key in enumerate(keys):
@@ -232,8 +232,8 @@ def overwrite(output: Output, *keys: str) -> None:
     output.commit(job, files)
 
 
-def test_what_was_replaced_meanwhile_is_planned_anew(output: Output) -> None:
-    """An overwrite during a merge stays; its files are merged instead."""
+def test_files_that_are_replaced_during_a_merge_are_planned_again(output: Output) -> None:
+    """A concurrent overwrite is not undone; its files are merged instead."""
     add(output, rows("a"))
     add(output, rows("b"))
     stage, calls = meanwhile(output, lambda n: n or overwrite(output, "c", "d"))
@@ -244,8 +244,8 @@ def test_what_was_replaced_meanwhile_is_planned_anew(output: Output) -> None:
     assert list(output.store.list_staged()) == []
 
 
-def test_it_gives_up_after_the_third_time(output: Output) -> None:
-    """Files that are replaced repeatedly raise Conflict, and nothing stays behind."""
+def test_compaction_gives_up_after_the_third_conflict(output: Output) -> None:
+    """If the files are replaced each time, compaction raises Conflict and leaves nothing staged."""
     add(output, rows("a"))
     add(output, rows("b"))
     stage, calls = meanwhile(output, lambda _: overwrite(output, "c", "d"))
@@ -256,8 +256,8 @@ def test_it_gives_up_after_the_third_time(output: Output) -> None:
     assert list(output.store.list_staged()) == []
 
 
-def test_a_file_that_is_gone_before_it_was_read_is_planned_anew(output: Output) -> None:
-    """A task whose file was replaced does not make the merge fail."""
+def test_a_file_that_is_gone_before_it_is_read_is_planned_again(output: Output) -> None:
+    """A task whose file another job replaced does not fail the compaction."""
     add(output, rows("a"))
     add(output, rows("b"))
     calls: list[int] = []
@@ -274,8 +274,8 @@ def test_a_file_that_is_gone_before_it_was_read_is_planned_anew(output: Output) 
 
 
 @pytest.mark.parametrize("error", [Unavailable("not now"), KeyboardInterrupt()])
-def test_a_failure_leaves_everything_as_it_was(output: Output, error: BaseException) -> None:
-    """If the files cannot be written, or on an interrupt, the staged files are dropped."""
+def test_a_failure_changes_nothing(output: Output, error: BaseException) -> None:
+    """If staging fails or is interrupted, the staged files are dropped."""
     add(output, rows("a"))
     add(output, rows("b"))
 
@@ -290,7 +290,7 @@ def test_a_failure_leaves_everything_as_it_was(output: Output, error: BaseExcept
     assert list(output.store.list_staged()) == []
 
 
-def test_a_commit_of_unknown_outcome_is_found_out(
+def test_a_commit_of_unknown_outcome_is_resolved(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the answer to the commit is lost, the log shows the commit, and it is completed."""
@@ -316,7 +316,7 @@ def test_a_commit_of_unknown_outcome_is_found_out(
 def test_spark_merges_the_files_of_its_jobs(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """Rows, columns and job ids stay the same, with one file for each partition."""
+    """Rows, columns and job ids stay. Each partition has one file, and a second run does nothing."""
     url = f"{tmp_path}/out"
     for number in range(3):
         rows = spark.range(number * 100, number * 100 + 100, 1, 3)
@@ -346,7 +346,7 @@ def test_spark_merges_the_files_of_its_jobs(
 def test_files_of_sparks_own_writer_are_merged(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """Files of the configured committer, with an unknown number of rows, keep their rows."""
+    """Files of the configured committer, whose records have no row count, keep their rows."""
     url = f"{tmp_path}/out"
     columns = (
         "id", "CAST(id % 2 AS STRING) AS k", "CAST(id AS DECIMAL(30, 5)) AS d", "now() AS t",
@@ -380,8 +380,8 @@ def test_files_of_sparks_own_writer_are_merged(
 
 
 @pytest.mark.spark
-def test_a_running_stream_goes_on_beside_it(spark: SparkSession, tmp_path: Path) -> None:
-    """Batches that are committed during merges are neither lost nor doubled, and a restart continues."""
+def test_a_stream_runs_during_compaction(spark: SparkSession, tmp_path: Path) -> None:
+    """Batches that arrive during a merge are neither lost nor doubled, and a restart continues."""
     url, source = f"{tmp_path}/out", tmp_path / "in"
     source.mkdir()
 
@@ -407,7 +407,7 @@ def test_a_running_stream_goes_on_beside_it(spark: SparkSession, tmp_path: Path)
         assert commitlog.spark.compact(spark, url) is not None
         query.processAllAvailable()
         assert values() == [0, 1, 2, 3, 4, 5]
-        # The merge may have come after all of these batches.
+        # The merge may have run after all of these batches.
         feed(6, 1)
         query.processAllAvailable()
     finally:

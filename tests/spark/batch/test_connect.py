@@ -1,4 +1,4 @@
-"""Spark Connect: the data source works on a session without a JVM; the committer is refused."""
+"""Spark Connect: the data source works without a JVM, and the configured committer is refused."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-#: Spark finds the format by a module on the path, as in an installed package.
+#: The workers find the format through a module on the path, as in an installed package.
 _PATH = os.pathsep.join([str(ROOT), str(TESTS)])
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The result of each step of `drive`, and its directory under ``where``."""
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Results of the steps of `drive`, and under ``where`` the directory in which they ran."""
     where = tmp_path_factory.mktemp("connect")
     with (where / "driver.log").open("w") as log:
         done = subprocess.run(
@@ -40,7 +40,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             stderr=log,
             text=True,
             check=False,
-            # The server keeps a database of its own in the working directory.
+            # The server keeps a database in its working directory.
             cwd=where,
             env={**os.environ, "PYTHONPATH": _PATH, "TMPDIR": str(where)},
             timeout=850,
@@ -50,7 +50,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def drive() -> None:
-    """Start a server and a client in this process, run all steps, and print the results."""
+    """Start a server and a client in this process, run all steps, and print their results."""
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
     from pyspark.sql.functions import udf
@@ -155,53 +155,53 @@ def drive() -> None:
     print(json.dumps(came))
 
 
-def test_rows_are_written_once_and_read(told: dict[str, Any]) -> None:
-    """The format needs no registration; a job id is committed once; the rows can be read."""
-    assert told["append"] is None
-    assert "commitlog.errors.JobAlreadyCommitted: job 'daily' is part of" in told["append again"]
-    assert told["read"] == list(range(10))
-    output = Output(connect(str(told["where"] / "out")))
+def test_rows_are_written_once_and_read(results: dict[str, Any]) -> None:
+    """The format needs no registration, a job id is committed once, and the rows are read back."""
+    assert results["append"] is None
+    assert "commitlog.errors.JobAlreadyCommitted: job 'daily' is part of" in results["append again"]
+    assert results["read"] == list(range(10))
+    output = Output(connect(str(results["where"] / "out")))
     with output.store:
         assert next(record.job_id for record in output.log()) == "daily"
         assert list(output.store.list_staged()) == []
 
 
-def test_the_helper_works(told: dict[str, Any]) -> None:
+def test_write_takes_data_frames_of_connect(results: dict[str, Any]) -> None:
     """`commitlog.spark.write` takes DataFrames of Spark Connect, and returns the commit record."""
-    assert told["helper"] == [1, "daily", "overwrite-partitions"]
+    assert results["helper"] == [1, "daily", "overwrite-partitions"]
     for step in ("helper again", "overtaken"):
-        assert told[step].startswith("JobAlreadyCommitted: job 'daily' is part of the output since")
+        assert results[step].startswith("JobAlreadyCommitted: job 'daily' is part of the output since")
 
 
-def test_files_are_merged_and_read_by_spark_itself(told: dict[str, Any]) -> None:
+def test_files_are_merged_and_read_by_spark_itself(results: dict[str, Any]) -> None:
     """`commitlog.spark.compact` and `commitlog.spark.read` take sessions of Spark Connect."""
-    assert told["merged"] == ["rewrite", list(range(10))]
+    assert results["merged"] == ["rewrite", list(range(10))]
 
 
-def test_streams_work(told: dict[str, Any]) -> None:
+def test_a_stream_commits_its_batches(results: dict[str, Any]) -> None:
     """A streaming query that the client starts commits its batches."""
-    assert told["stream"] == list(range(10))
-    output = Output(connect(str(told["where"] / "copied")))
+    assert results["stream"] == list(range(10))
+    output = Output(connect(str(results["where"] / "copied")))
     with output.store:
         assert [record.batch.number for record in output.log() if record.batch] == [0]
 
 
-def test_a_source_works(told: dict[str, Any]) -> None:
+def test_a_source_ingests_a_directory(results: dict[str, Any]) -> None:
     """The files of a directory are ingested in the requested number of batches."""
-    assert told["ingest"] == [0, 1, 2]
-    output = Output(connect(str(told["where"] / "ingested")))
+    assert results["ingest"] == [0, 1, 2]
+    output = Output(connect(str(results["where"] / "ingested")))
     with output.store:
         assert [record.batch.number for record in output.log() if record.batch] == [0, 1]
 
 
-def test_a_session_of_connect_is_returned_as_it_is(told: dict[str, Any]) -> None:
-    """`commitlog.spark.session` returns the existing session."""
-    assert told["session"] is True
+def test_the_running_session_is_returned(results: dict[str, Any]) -> None:
+    """`commitlog.spark.session` returns the session that is already running."""
+    assert results["session"] is True
 
 
-def test_the_configured_committer_is_refused(told: dict[str, Any]) -> None:
-    """The committer cannot be attached, and configured writes fail before a task runs."""
+def test_the_configured_committer_is_refused(results: dict[str, Any]) -> None:
+    """It cannot be attached, and writes that are configured for it fail before a task runs."""
     for step in ("attach", "configure"):
-        assert told[step].startswith("NotSupported: the committer runs in the driver's process")
-    assert "Spark Connect and drivers without Python cannot use it" in told["configured"]
-    assert list((told["where"] / "configured").glob("*")) == []
+        assert results[step].startswith("NotSupported: the committer runs in the driver's process")
+    assert "Spark Connect and drivers without Python cannot use it" in results["configured"]
+    assert list((results["where"] / "configured").glob("*")) == []

@@ -46,10 +46,10 @@ pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Failing(DataSourceArrowWriter):
-    """A writer whose second task fails after staging all of its rows.
+    """A writer whose second task fails once it has staged all of its rows.
 
-    It fails in the first attempts, or always. In the latter case, `how` is the port of a gate, and the
-    first attempt waits there.
+    The first two attempts fail, by an exception or, if `how` is ``"exit"``, by the exit of the process.
+    If `how` is the port of a gate, all attempts fail, and the first one waits until the gate is opened.
     """
 
     def __init__(self, writer: DataSourceArrowWriter, how: str) -> None:
@@ -78,7 +78,7 @@ class Failing(DataSourceArrowWriter):
 
 
 class FailingSource(CommitlogDataSource):
-    """The data source with a `Failing` writer; mode `how` comes as the job id."""
+    """The data source with a `Failing` writer, whose `how` is passed as the job id."""
 
     @classmethod
     def name(cls) -> str:
@@ -99,7 +99,7 @@ def load(spark: SparkSession, url: Path | str, **options: str) -> DataFrame:
 
 
 def opened(url: Path | str, **options: str) -> Output:
-    """Return the output, without Spark."""
+    """Return the output for checks without Spark."""
     return Output(ReadOptions.parse({"path": str(url), **options}).open())
 
 
@@ -110,7 +110,7 @@ def data_files(directory: Path) -> set[str]:
 
 
 def check_clean(url: Path, jobs: int) -> None:
-    """Check that a directory has only the files of `jobs` commits."""
+    """Check that the directory holds only files of the log, and that the log has `jobs` commits."""
     output = opened(url)
     with output.store:
         snapshot = output.snapshot()
@@ -120,7 +120,7 @@ def check_clean(url: Path, jobs: int) -> None:
 
 
 def everything(spark: SparkSession) -> DataFrame:
-    """Return rows of every type that an output can have, and a row of nulls."""
+    """Return rows with every type that an output supports, and a row of nulls."""
     moment = dt.datetime(2013, 3, 10, 2, 30, 0, 123456)
     rows = [
         (
@@ -154,8 +154,8 @@ def everything(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, schema)
 
 
-def test_rows_come_back_as_they_went(spark: SparkSession, tmp_path: Path) -> None:
-    """Readers of the log and of the directory read every type, nulls, Unicode and nested values."""
+def test_rows_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path) -> None:
+    """Every type, nulls, Unicode and nesting survive, for log-aware and for plain readers alike."""
     rows = everything(spark)
     save(rows, tmp_path / "out")
     read = load(spark, tmp_path / "out")
@@ -166,8 +166,8 @@ def test_rows_come_back_as_they_went(spark: SparkSession, tmp_path: Path) -> Non
     assert sorted(plain.collect(), key=str) == sorted(rows.collect(), key=str)
 
 
-def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
-    """A schema of the reader selects columns; a missing column or another type is refused."""
+def test_a_reader_chooses_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """A reader's schema selects columns. A missing column or another type is refused."""
     save(
         spark.range(5).selectExpr("id", "id % 2 as half", "'x' as `a.b`"),
         tmp_path / "out",
@@ -179,8 +179,8 @@ def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
         spark.read.format("commitlog").schema("id int").load(str(tmp_path / "out")).collect()
 
 
-def test_partitions(spark: SparkSession, tmp_path: Path) -> None:
-    """Partition columns become directories for Spark's own reader, and keep their types."""
+def test_partition_columns_keep_their_values_and_types(spark: SparkSession, tmp_path: Path) -> None:
+    """Partition columns become directories that Spark's own reader knows, and keep their types."""
     days = "date_add(date'2013-01-01', cast(id % 3 as int))"
     rows = spark.range(100).selectExpr("id", f"{days} as day", "if(id % 2 = 0, 'a/b', null) as place")
     save(rows, tmp_path / "out", partitionBy="day,place")
@@ -198,7 +198,7 @@ def test_partitions(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_job_id_commits_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A second job with the same id is refused and adds no row."""
+    """A second job with the same id is refused with its name and adds no row."""
     save(spark.range(10), tmp_path / "out", jobId="daily")
     with pytest.raises(PySparkException, match=r"errors\.JobAlreadyCommitted: job 'daily' is part of"):
         save(spark.range(10), tmp_path / "out", jobId="daily")
@@ -207,8 +207,8 @@ def test_a_job_id_commits_once(spark: SparkSession, tmp_path: Path) -> None:
     check_clean(tmp_path / "out", jobs=2)
 
 
-def test_what_is_refused_leaves_everything_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    """Existing data, other columns and unknown types raise typed errors and change nothing."""
+def test_a_refused_write_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Existing data, other columns and unsupported types raise named errors and change nothing."""
     url = tmp_path / "out"
     save(spark.range(10), url)
     before = {path: path.stat().st_mtime_ns for path in url.rglob("*.parquet")}
@@ -227,7 +227,7 @@ def test_what_is_refused_leaves_everything_as_it_was(spark: SparkSession, tmp_pa
 
 
 def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
-    """The begin of a job reads each record of the log once, also for the columns."""
+    """Beginning the job reads the log, and the columns come from the same records."""
     options = {"path": str(tmp_path / "out")}
     columns = StructType().add("id", "long")
     output = opened(tmp_path / "out")
@@ -251,7 +251,7 @@ def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
             return output
 
     WatchedSource({**options, "jobId": "daily"}).writer(columns, False)
-    # Six records and the end of the log. They also show whether there was a commit.
+    # Six records and the end of the log. They also show whether the output has commits.
     records = [f"_commitlog/{number:020}.json" for number in range(1, 8)]
     assert sorted(read) == records
     with pytest.raises(ConfigurationError, match="the output has the columns"):
@@ -259,7 +259,7 @@ def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
 
 
 def test_a_task_without_a_message_is_never_committed(tmp_path: Path) -> None:
-    """A missing message stops the commit, because rows would be missing; abort ignores it."""
+    """Leaving the task out would lose its rows. `abort` treats it as a task that did not finish."""
     writer = CommitlogDataSource({"path": str(tmp_path / "out")}).writer(
         StructType().add("id", "long"), False
     )
@@ -270,8 +270,8 @@ def test_a_task_without_a_message_is_never_committed(tmp_path: Path) -> None:
     check_clean(tmp_path / "out", jobs=0)
 
 
-def test_no_rows_make_a_version(spark: SparkSession, tmp_path: Path) -> None:
-    """A job without rows is committed, with its schema and without a file; so are empty tasks."""
+def test_a_job_without_rows_is_a_version(spark: SparkSession, tmp_path: Path) -> None:
+    """A job without rows is committed with its schema and no file. An empty task writes no file."""
     save(spark.range(0), tmp_path / "out", jobId="empty")
     read = load(spark, tmp_path / "out")
     assert read.dtypes == [("id", "bigint")]
@@ -282,7 +282,7 @@ def test_no_rows_make_a_version(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_data_frame_stays_at_its_version(spark: SparkSession, tmp_path: Path) -> None:
-    """A DataFrame shows the version at the time when it was loaded."""
+    """A DataFrame loaded before a commit shows the old rows; one loaded after it shows all rows."""
     save(spark.range(10), tmp_path / "out")
     old = load(spark, tmp_path / "out")
     save(spark.range(10), tmp_path / "out")
@@ -293,15 +293,15 @@ def test_a_data_frame_stays_at_its_version(spark: SparkSession, tmp_path: Path) 
 
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_failed_attempts_leave_nothing(spark: SparkSession, tmp_path: Path, how: str) -> None:
-    """Attempts that fail or die after staging are retried: no row twice, and nothing left over."""
+    """Attempts that fail, or whose process dies, after staging are retried: no row twice, no residue."""
     spark.dataSource.register(FailingSource)
     save(spark.range(0, 1000, numPartitions=3), tmp_path / "out", "commitlog-failing", jobId=how)
     assert sorted(row.id for row in load(spark, tmp_path / "out").collect()) == list(range(1000))
     check_clean(tmp_path / "out", jobs=1)
 
 
-def test_a_job_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """After the last attempt the job is aborted: nothing is visible or staged, and it can run again."""
+def test_a_job_whose_retries_are_used_up_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """After the last attempt the job is aborted, nothing is visible or staged, and it can run again."""
     spark.dataSource.register(FailingSource)
     url = tmp_path / "out"
 
@@ -326,7 +326,7 @@ def test_a_job_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path:
 def test_credentials_reach_workers_and_no_log(
     spark: SparkSession, spark_logs: SparkLogs, ministack: Ministack, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Credentials for S3 come from options, and no plan, log, error or output shows them."""
+    """S3 is reached with credentials from options, which no plan, log, error or output shows."""
     given = {
         "endpointUrl": ministack.endpoint_url,
         "region": "us-east-1",
@@ -342,7 +342,7 @@ def test_credentials_reach_workers_and_no_log(
         save(spark.range(10), url, jobId="daily", **given)
     with pytest.raises(PySparkException, match="unknown option") as unknown:
         save(spark.range(10), url, odd="1", **given)
-    # Makes Spark flush its event log.
+    # This lets Spark flush its event log.
     spark.range(1).count()
     wait_for_events(spark)
     said = [spark_logs.text(), *capfd.readouterr(), str(refused.value), str(unknown.value)]

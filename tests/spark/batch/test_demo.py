@@ -1,4 +1,4 @@
-"""The demo: its input, and one whole run on a few rows."""
+"""The demo: counting its input, and one whole run on a few rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_rows_are_counted_as_the_formats_define_them(tmp_path: Path) -> None:
 
 
 def test_input_that_is_not_one_table_is_refused(tmp_path: Path) -> None:
-    """Errors name missing input, two kinds of files, and two kinds of columns."""
+    """No directory, no file, different columns and two kinds of files are each refused by name."""
     with pytest.raises(ConfigurationError, match="is not a directory"):
         directory(tmp_path / "nowhere")
     with pytest.raises(ConfigurationError, match=r"has no \.csv"):
@@ -62,8 +62,8 @@ def test_input_that_is_not_one_table_is_refused(tmp_path: Path) -> None:
         directory(tmp_path)
 
 
-def test_an_output_that_is_there_is_left_alone(tmp_path: Path) -> None:
-    """The demo writes only to a new directory, which is checked before Spark is started."""
+def test_an_existing_output_is_left_alone(tmp_path: Path) -> None:
+    """The demo writes only to a new directory, and checks that before it starts Spark."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.csv").write_text("a\n1\n")
     output = Output(connect(str(tmp_path / "out")))
@@ -75,7 +75,7 @@ def test_an_output_that_is_there_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_check_that_fails_fails_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exit status tells a script that the counts did not agree."""
+    """The exit status shows a script that a check failed."""
     (tmp_path / "1.csv").write_text("a\n1\n")
     monkeypatch.setattr(Story, "tell", lambda story: False)
     status, _ = demo("--input", str(tmp_path))
@@ -83,7 +83,7 @@ def test_a_check_that_fails_fails_the_command(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_probe_report_is_refused(tmp_path: Path) -> None:
-    """The option is refused, because the drivers use the report in the table."""
+    """The drivers would not use a report; the table keeps one for them."""
     status, output = demo("--input", str(tmp_path), "--probe-report", "report.json")
     assert status == 2 and "--probe-report" in output
 
@@ -99,7 +99,7 @@ def test_a_probe_report_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(name: str, content: bytes, tmp_path: Path) -> None:
-    """Wrong input is not an unexpected error, and leaves no files."""
+    """It is reported as wrong input, not as an unexpected error. No run began, so nothing is kept."""
     (tmp_path / name).write_bytes(content)
     status, output = demo("--input", str(tmp_path))
     assert status == 2
@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_read_is_named(name: str, content: bytes, tmp_path
 @pytest.mark.spark
 @pytest.mark.all
 def test_the_whole_story(tmp_path: Path) -> None:
-    """One driver commits, one is refused, one is killed; recovery completes, and the counts agree."""
+    """One driver commits, one is refused, one is killed; recovery completes, and the checks pass."""
     source = tmp_path / "in"
     source.mkdir()
     rows = [{"id": n, "name": f" name {n} ", "tags": ["x"] * (n % 3)} for n in range(50)]
@@ -134,5 +134,5 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert "FAILED" not in said
     assert len(re.findall(r"^ *\d+\.\d s  \d\. ", said, re.MULTILINE)) == 7
     assert sum(pq.read_metadata(file).num_rows for file in output.glob("*.parquet")) == 50
-    # The temporary files are gone.
+    # Temporary files are gone.
     assert {path.name for path in tmp_path.iterdir()} == {"in", "out"}

@@ -1,4 +1,4 @@
-"""Directories with foreign files, and each way to write to them."""
+"""Writes to directories that hold files of other programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 
-#: The setting by which Spark's own writers overwrite partition by partition.
+#: With the value ``dynamic``, Spark's own writers overwrite only partitions with new rows.
 DYNAMIC = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -30,13 +30,13 @@ def _static(spark: SparkSession) -> Any:
 
 
 def numbers(spark: SparkSession, *of: int) -> DataFrame:
-    """Return rows that `Place.by_listing` can check."""
+    """Return rows with these ids in the form that `Place.by_listing` checks."""
     rows = spark.createDataFrame([(number,) for number in of], "id BIGINT").coalesce(1)
     return rows.selectExpr("id", "concat('Zeile ', id) AS text", "CAST(id % 2 AS INT) AS part")
 
 
 def leave(spark: SparkSession, place: Place, tmp_path: Path, *of: int) -> None:
-    """Write rows with Spark's own writer and its own committer."""
+    """Write rows into the place with Spark's own writer and its own committer."""
     before = spark.conf.get("spark.sql.sources.commitProtocolClass")
     spark.conf.unset("spark.sql.sources.commitProtocolClass")
     numbers(spark, *of).write.partitionBy("part").parquet(str(tmp_path / "left"))
@@ -46,7 +46,7 @@ def leave(spark: SparkSession, place: Place, tmp_path: Path, *of: int) -> None:
         for path in (tmp_path / "left").rglob("*.parquet"):
             name = path.relative_to(tmp_path / "left")
             target = tmp_path / place.url.rpartition("/")[2] / name
-            if place.url.startswith("/"):  # another program does not update the store's index
+            if place.url.startswith("/"):  # another program does not use the store
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
             else:
@@ -54,7 +54,7 @@ def leave(spark: SparkSession, place: Place, tmp_path: Path, *of: int) -> None:
 
 
 def write(place: Place, rows: DataFrame, mode: str, partition_by: Sequence[str] = ("part",)) -> None:
-    """Write `rows` in the way of the place."""
+    """Write `rows` by the configured committer or by `commitlog.spark.write`, as the place says."""
     if not place.configured:
         options: Mapping[str, str] = place.options
         commitlog.spark.write(rows, place.url, mode=mode, partition_by=partition_by, options=options)
@@ -67,10 +67,8 @@ def write(place: Place, rows: DataFrame, mode: str, partition_by: Sequence[str] 
 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
-def test_overwriting_replaces_what_others_left(
-    spark: SparkSession, place: Place, tmp_path: Path
-) -> None:
-    """Readers of the directory and of the log see only the new rows."""
+def test_an_overwrite_replaces_foreign_files(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+    """A reader that lists the directory sees only the new rows, as a reader of the log does."""
     leave(spark, place, tmp_path, 1, 2, 3)
     assert place.by_listing() == [1, 2, 3]
     write(place, numbers(spark, 10, 11), "overwrite")
@@ -78,10 +76,10 @@ def test_overwriting_replaces_what_others_left(
 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
-def test_partitions_that_others_left_are_replaced_one_by_one(
+def test_a_partition_overwrite_replaces_foreign_files(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:
-    """The partition with new rows is replaced; the other one stays."""
+    """The partition with new rows is replaced, and the other one stays."""
     leave(spark, place, tmp_path, 1, 2, 3)
     write(place, numbers(spark, 11), "overwrite-partitions")
     assert place.by_listing() == [2, 11]
@@ -93,7 +91,7 @@ def test_partitions_that_others_left_are_replaced_one_by_one(
 def test_rows_without_partition_columns_replace_everything(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:
-    """A dynamic overwrite without partition columns replaces everything, as in Spark's own writers."""
+    """They do so even in dynamic mode, as with Spark's own writers."""
     leave(spark, place, tmp_path, 1, 2, 3)
     for number in (11, 12):
         write(place, numbers(spark, number), "overwrite-partitions", partition_by=())
@@ -103,10 +101,10 @@ def test_rows_without_partition_columns_replace_everything(
 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
-def test_an_append_leaves_them_and_says_so(
+def test_an_append_keeps_foreign_files_and_warns(
     spark: SparkSession, place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first append logs a warning with the name of a file; foreign files stay outside the log."""
+    """The first append logs a warning. The foreign files stay visible and are not in the log."""
     leave(spark, place, tmp_path, 1, 2, 3)
     for number in (10, 11):
         with caplog.at_level(logging.WARNING):
@@ -119,8 +117,8 @@ def test_an_append_leaves_them_and_says_so(
 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
-def test_what_others_left_is_data(spark: SparkSession, place: Place, tmp_path: Path) -> None:
-    """With foreign files, mode error is refused, and mode ignore does nothing."""
+def test_foreign_files_count_as_data(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+    """Mode error is refused, and mode ignore does nothing."""
     leave(spark, place, tmp_path, 1, 2, 3)
     with pytest.raises(Exception, match=r"written without it|PATH_ALREADY_EXISTS"):
         write(place, numbers(spark, 10), "error")
@@ -128,8 +126,8 @@ def test_what_others_left_is_data(spark: SparkSession, place: Place, tmp_path: P
     assert place.by_listing() == [1, 2, 3]
 
 
-def test_a_table_that_others_filled_is_overwritten(spark: SparkSession, tmp_path: Path) -> None:
-    """INSERT OVERWRITE replaces the named partition, or those with new rows by the session's setting."""
+def test_a_table_with_foreign_files_is_overwritten(spark: SparkSession, tmp_path: Path) -> None:
+    """INSERT OVERWRITE replaces partitions with new rows, or the partition that the statement names."""
     path = tmp_path / "t"
     before = spark.conf.get("spark.sql.sources.commitProtocolClass")
     spark.sql(
@@ -149,8 +147,8 @@ def test_a_table_that_others_filled_is_overwritten(spark: SparkSession, tmp_path
         spark.sql("DROP TABLE filled")
 
 
-def test_instants_that_others_spell_otherwise_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """A foreign partition of instants in the session's time zone is refused."""
+def test_a_foreign_timestamp_partition_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A partition value in the session's time zone cannot be compared with the values of the output."""
     path = str(tmp_path / "out")
     rows = spark.sql("SELECT 1 AS n, timestamp'2013-07-10 02:30:00' AS at")
     before = spark.conf.get("spark.sql.sources.commitProtocolClass")

@@ -1,4 +1,4 @@
-"""Our files of every format in Spark's own readers, and Spark's own files in our readers."""
+"""Files of every format, read by Spark's own readers, and files of Spark's own writers, read by ours."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-#: Options of Spark's CSV reader for line breaks in strings, and for empty strings.
+#: Options with which Spark's reader of CSV keeps line breaks in strings, and empty strings.
 CSV = {"multiLine": "true", "nullValue": "no such text"}
 
 
 def numbered(name: str) -> pa.Table:
-    """Return numbered rows of every type of the format."""
+    """Return numbered rows with all values that the format supports."""
     batch = rows_for(name)
     ids = pa.array(range(batch.num_rows), pa.int32())
     return pa.Table.from_batches([batch]).add_column(0, pa.field("id", pa.int32()), ids)
 
 
 def in_spark(spark: SparkSession, table: pa.Table, path: Path) -> DataFrame:
-    """Return the rows of `table` through a file: Spark reads zones in Arrow data differently."""
+    """Return the rows of `table` by way of a file. From Arrow, Spark treats time zones differently."""
     pq.write_table(table, path)
     rows = spark.read.parquet(str(path))
     assert arrow_schema(rows.schema) == table.schema
@@ -47,20 +47,22 @@ def in_spark(spark: SparkSession, table: pa.Table, path: Path) -> DataFrame:
 
 
 def arrow(rows: DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return `rows` in the order of their numbers."""
+    """Return `rows` as a table, ordered by id."""
     return pc.take(table := rows.toArrow().cast(schema), pc.sort_indices(table.column("id")))
 
 
 def check_same(found: pa.Table, expected: pa.Table) -> None:
-    """Check that the tables are equal, column by column."""
+    """Check that the tables are equal, and name the first column that differs."""
     assert found.schema == expected.schema
     for name in expected.schema.names:
         assert found.column(name).to_pylist() == expected.column(name).to_pylist(), name
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
-def test_spark_reads_what_we_write_and_so_do_we(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Our reader and Spark's read the same rows of every type, in each compression."""
+def test_spark_and_we_read_the_files_that_we_write(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    """Our reader and Spark's reader return the same rows of every type, in each compression."""
     table = numbered(name)
     rows = in_spark(spark, table, tmp_path / "rows")
     for compression in OUTPUT_FORMATS[name].compressions:
@@ -73,8 +75,8 @@ def test_spark_reads_what_we_write_and_so_do_we(spark: SparkSession, tmp_path: P
             check_same(arrow(plain.schema(rows.schema).load(url), table.schema), table)
 
 
-def test_csv_by_default(spark: SparkSession, tmp_path: Path) -> None:
-    """Without options, Spark's reader reads the empty string as null, and all other values unchanged."""
+def test_spark_reads_csv_with_default_options(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's reader returns the empty string as null, and every other string unchanged."""
     texts = [text for text in HOSTILE if not set("\r\n") & set(text)]
     rows = spark.createDataFrame(
         [(n, text) for n, text in enumerate([None, *texts])], "id int, t string"
@@ -85,7 +87,7 @@ def test_csv_by_default(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_csv_keeps_its_columns(tmp_path: Path) -> None:
-    """An append to files without a header must have the same columns in the same order."""
+    """Nothing distinguishes files without a header, so columns can neither be reordered nor added."""
     url = str(tmp_path / "x")
 
     def write(columns: str, **options: str) -> None:
@@ -108,8 +110,8 @@ def test_csv_keeps_its_columns(tmp_path: Path) -> None:
     write("a", fileFormat="json", mergeSchema="true")
 
 
-def test_csv_of_one_column(spark: SparkSession, tmp_path: Path) -> None:
-    """A row with null is written as a line that readers do not skip."""
+def test_null_in_csv_of_one_column_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """A null is written as a line that no reader skips."""
     for number, kind in enumerate(["int", "string", "date"]):
         url = str(tmp_path / str(number))
         rows = spark.sql(f"select cast(null as {kind}) as x").unionAll(
@@ -129,20 +131,20 @@ def test_csv_of_one_column(spark: SparkSession, tmp_path: Path) -> None:
         with_all("json", ["none", "gzip", "bzip2"]),
     ],
 )
-def test_we_read_what_spark_writes(
+def test_we_read_files_of_sparks_writers(
     spark: SparkSession, tmp_path: Path, name: str, compressions: list[str]
 ) -> None:
-    """Files of Spark's own writers, committed by the configured committer, can be read."""
+    """Our readers return the rows of files that Spark's own writers wrote."""
     table = numbered(name)
-    # By default, Spark writes text with milliseconds, and trims white space in CSV.
+    # By default Spark writes timestamps with milliseconds and trims white space in CSV.
     given = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
     pattern = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
     given |= {"timeZone": "UTC", "timestampFormat": f"{pattern}XXX", "timestampNTZFormat": pattern}
     if name == "orc":
-        # The zone is not in the file; see below.
+        # Spark's ORC files do not name their time zone, see below.
         table = table.drop_columns(["instant"])
     if name == "csv":
-        # Spark does not escape them, and pyarrow reads them as escapes.
+        # Spark does not quote backslashes, and pyarrow reads them as escapes.
         bare = pc.match_substring(table.column("a.text"), "\\")
         table = table.filter(pc.invert(pc.fill_null(bare, False)))
     rows = in_spark(spark, table, tmp_path / "rows")
@@ -160,8 +162,8 @@ def test_we_read_what_spark_writes(
         assert path.name.endswith(known.compressions[compression])
 
 
-def test_instants_of_sparks_orc_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's ORC writer stores the local time of a zone that pyarrow does not report."""
+def test_timestamps_in_orc_files_of_spark_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's ORC writer stores local time of a zone that pyarrow does not report."""
     rows = spark.sql("select timestamp'2013-03-10 12:00:00' as t, 1 as n")
     rows.write.orc(str(tmp_path / "x"))
     (path,) = (tmp_path / "x").glob("part-*")

@@ -1,4 +1,4 @@
-"""Options of the data source in a real Spark: existing data, and visibility."""
+"""Options of the data source in a real Spark: existing data, columns, partitions and visibility."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def save(rows: DataFrame, path: Path, mode: str = "append", **options: str) -> N
 
 
 def rows_of(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
-    """Return the rows of the last version, in order, nulls last."""
+    """Return the rows of the last version, sorted, with nulls last."""
     rows = map(tuple, spark.read.format("commitlog").load(str(path)).collect())
     return sorted(rows, key=lambda row: [(value is None, value) for value in row])
 
@@ -36,12 +36,12 @@ def output_at(path: Path) -> Output:
 
 
 def files_below(path: Path) -> list[Path]:
-    """Return the data files that a listing shows."""
+    """Return the data files that a reader finds by listing the directory."""
     return [f for f in path.rglob("*.parquet") if not f.relative_to(path).parts[0].startswith("_")]
 
 
-def test_what_is_there_may_stay_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    """With ifExists=ignore only the first job writes; with onDuplicate=skip, the first of each id."""
+def test_existing_data_can_be_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """With ifExists=ignore only the first job writes; with onDuplicate=skip, the first one of its id."""
     path = tmp_path / "out"
     for number in range(2):
         save(spark.range(number, number + 1), path, ifExists="ignore")
@@ -56,8 +56,8 @@ def test_what_is_there_may_stay_as_it_is(spark: SparkSession, tmp_path: Path) ->
         save(spark.range(1), path, "overwrite", ifExists="ignore")
 
 
-def test_columns_are_added_where_that_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
-    """With mergeSchema, rows may add columns and lack columns, which are null; types stay."""
+def test_merge_schema_adds_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """With mergeSchema, rows may add columns or lack some, which are then null. Types never change."""
     path = tmp_path / "out"
     save(spark.range(1), path)
     more = spark.range(1, 2).selectExpr("'x' AS text", "id")
@@ -72,8 +72,8 @@ def test_columns_are_added_where_that_is_asked_for(spark: SparkSession, tmp_path
     assert {tuple(row) for row in plain.collect()} == set(rows_of(spark, path))
 
 
-def test_partitions_are_overwritten_one_by_one(spark: SparkSession, tmp_path: Path) -> None:
-    """A dynamic overwrite replaces the partitions with new rows, also null; a static one, everything."""
+def test_partitions_are_overwritten_separately(spark: SparkSession, tmp_path: Path) -> None:
+    """A dynamic overwrite replaces partitions with new rows, also of null; a static one, all rows."""
     path = tmp_path / "out"
     rows = spark.range(6).selectExpr("id", "nullif(id % 3, 2) AS part")
     save(rows, path, partitionBy="part")
@@ -90,14 +90,12 @@ def test_partitions_are_overwritten_one_by_one(spark: SparkSession, tmp_path: Pa
     ]  # fmt: skip
 
 
-def test_what_the_log_alone_shows_stays_until_it_is_collected(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """With visibility=logged no listing shows a file, and old versions stay until `gc`."""
+def test_replaced_files_of_a_logged_output_stay_until_gc(spark: SparkSession, tmp_path: Path) -> None:
+    """With visibility=logged no listing shows a file, and files of old versions stay until `gc`."""
     path = tmp_path / "out"
     save(spark.range(3), path, visibility="logged")
     old = spark.read.format("commitlog").load(str(path))
-    save(spark.range(5, 7), path, "overwrite")  # as in the version before
+    save(spark.range(5, 7), path, "overwrite")  # visibility stays that of the version before
     assert files_below(path) == []
     output = output_at(path)
     replaced = len(output.snapshot(1).files)
@@ -112,8 +110,8 @@ def test_what_the_log_alone_shows_stays_until_it_is_collected(
         save(spark.range(1), path, visibility="listed")
 
 
-def test_size_and_order_of_files(spark: SparkSession, tmp_path: Path) -> None:
-    """No file has more rows than the limit, and each is sorted."""
+def test_files_have_a_row_limit_and_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
+    """No file has more rows than targetFileRows, and each file is sorted."""
     path = tmp_path / "out"
     rows = spark.range(0, 20, 1, 2).selectExpr("(id * 7) % 20 AS id")
     save(rows, path, targetFileRows="4", sortBy="id")
@@ -125,7 +123,7 @@ def test_size_and_order_of_files(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("configured")
 def test_tables_are_saved_and_appended_to(spark: SparkSession, tmp_path: Path) -> None:
-    """saveAsTable commits to an output; table, listing and log show its rows."""
+    """saveAsTable commits to an output. The table, a listing and the log show the same rows."""
     path = tmp_path / "table"
     rows = spark.range(4).selectExpr("id", "id % 2 AS part")
     try:

@@ -1,4 +1,4 @@
-"""Spark jobs that write to a directory of a namespace, and read it, in a real Spark."""
+"""Spark jobs that write to and read from directories of a namespace, with a real Spark and table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @frozen
 class Site:
-    """A namespace, and the options to reach it from Spark."""
+    """A namespace, and the options with which Spark opens it."""
 
     lake: Namespace
     options: dict[str, str]
@@ -64,15 +64,15 @@ class Site:
         return ids(self.load(spark, path))
 
     def url(self, path: str) -> str:
-        """Return the URL of a directory."""
+        """Return the URL of a directory for Spark."""
         return f"commitlog://lake/{path}"
 
     def objects(self) -> set[str]:
-        """Return the paths of all objects, except for those of the log."""
+        """Return the paths of all objects except those of the log."""
         return {info.path for info in self.lake.store.list() if not info.path.startswith("_commitlog/")}
 
     def named(self) -> set[str]:
-        """Return the paths of the objects to which files refer."""
+        """Return the paths of the objects that files refer to."""
         return {found.data.path for found in self.lake.walk() if found.data is not None}
 
 
@@ -85,7 +85,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def numbers(spark: SparkSession, start: int = 0, end: int = 8) -> DataFrame:
-    """Return the rows of two tasks."""
+    """Return some rows in two tasks."""
     return spark.range(start, end, 1, 2).select("id", (f.col("id") % 2).cast("int").alias("part"))
 
 
@@ -94,10 +94,12 @@ def ids(rows: DataFrame) -> list[int]:
     return sorted(row.id for row in rows.collect())
 
 
-def test_a_directory_of_jobs(spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs make a directory, add to it, and replace it; a DataFrame keeps its files.
+def test_jobs_create_extend_and_replace_a_directory(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs create, extend and replace a directory. Rows loaded before are still readable.
 
-    `write` and `read` take the table of names from the environment of their caller.
+    `write` and `read` take the metadata store from the caller's environment, which Spark does not have.
     """
     site.save(numbers(spark), "a/out", partitionBy="part", jobId="one")
     assert {found.path for found in site.lake.list("a/out")} == {"a/out/part=0", "a/out/part=1"}
@@ -129,8 +131,8 @@ def test_a_directory_of_jobs(spark: SparkSession, site: Site, monkeypatch: pytes
     assert list(site.lake.list(".staging")) == []
 
 
-def test_rows_with_other_columns(spark: SparkSession, site: Site) -> None:
-    """With mergeSchema, rows may lack columns and add columns, which are null in other rows."""
+def test_merge_schema_adds_columns(spark: SparkSession, site: Site) -> None:
+    """With mergeSchema, columns that new or old rows lack are null."""
     site.save(numbers(spark, 0, 2), "out", ifExists="error", jobId="one")
     site.save(numbers(spark, 5, 6), "out", ifExists="ignore", jobId="two")
     site.save(numbers(spark, 5, 6), "out", onDuplicate="skip", jobId="one")
@@ -144,7 +146,10 @@ def test_rows_with_other_columns(spark: SparkSession, site: Site) -> None:
 
 
 class Failing(DataSourceArrowWriter):
-    """A writer whose second task always fails after its last row; its first attempt waits at a gate."""
+    """A writer whose second task always fails once it has written all of its rows.
+
+    The first attempt fails when a gate is opened.
+    """
 
     def __init__(self, writer: DataSourceArrowWriter, port: int) -> None:
         self._writer = writer
@@ -166,7 +171,7 @@ class Failing(DataSourceArrowWriter):
 
 
 class FailingSource(CommitlogDataSource):
-    """The data source with a `Failing` writer; the gate's port comes as the job id."""
+    """The data source with a `Failing` writer; the port of the gate is passed as the job id."""
 
     @classmethod
     def name(cls) -> str:
@@ -176,8 +181,8 @@ class FailingSource(CommitlogDataSource):
         return Failing(super().writer(schema, overwrite), int(self.options["jobId"]))
 
 
-def test_tasks_that_fail(spark: SparkSession, site: Site) -> None:
-    """A job that fails leaves nothing: no directory, no file, and no object of any attempt."""
+def test_a_job_whose_tasks_fail_leaves_nothing(spark: SparkSession, site: Site) -> None:
+    """No directory, no file and no object of any attempt remains."""
     spark.dataSource.register(FailingSource)
 
     def fail(port: int) -> None:
@@ -198,8 +203,10 @@ def test_tasks_that_fail(spark: SparkSession, site: Site) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_the_commit_dies(spark: SparkSession, site: Site, after: bool) -> None:
-    """An error at the commit point leaves nothing of the job, or all of it after that point."""
+def test_a_commit_that_fails_is_visible_whole_or_not_at_all(
+    spark: SparkSession, site: Site, after: bool
+) -> None:
+    """Spark aborts the job. After the commit point all rows are there, before it none."""
     job = LakeJob(url=site.url("out"), options={**site.options, "jobId": "one"}, stop=Stop(after=after))
     with pytest.raises((Py4JJavaError, PySparkException)):
         job.run(spark)
@@ -211,8 +218,10 @@ def test_the_commit_dies(spark: SparkSession, site: Site, after: bool) -> None:
             site.save(numbers(spark), "out", jobId="one")
 
 
-def test_drivers_that_are_killed(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    """A killed job is published as a whole or not at all, and can be run again."""
+def test_a_job_of_a_killed_driver_is_visible_whole_or_not_at_all(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
+    """Before the commit point no row is there, after it all rows are. A rerun writes each row once."""
     site.save(spark.range(100, 101), "after")
     with Gate() as before, Gate() as after:
         stops = {
@@ -238,8 +247,8 @@ def test_drivers_that_are_killed(spark: SparkSession, site: Site, tmp_path: Path
     assert ids(rows) == sorted([*range(ROWS), *range(ROWS)])
 
 
-def test_files_that_others_wrote(spark: SparkSession, site: Site) -> None:
-    """Foreign files are read with their own columns and those of directories; jobs can be added."""
+def test_foreign_files_are_read_and_extended(spark: SparkSession, site: Site) -> None:
+    """Columns come from the files and from directory names, and jobs can add rows."""
     site.save(numbers(spark), "made", partitionBy="part")
     for found in list(site.lake.walk("made")):
         if not found.is_directory:
@@ -257,16 +266,16 @@ def test_files_that_others_wrote(spark: SparkSession, site: Site) -> None:
     assert ids(own) == list(range(9))
 
 
-def test_other_formats(spark: SparkSession, site: Site) -> None:
-    """The name of a file determines its format and compression."""
+def test_the_format_of_a_file_comes_from_its_name(spark: SparkSession, site: Site) -> None:
+    """The name of a file in the namespace gives its format and compression."""
     for number, (kind, compression) in enumerate([("csv", "gzip"), ("orc", "zstd"), ("json", "none")]):
         rows = numbers(spark, number, number + 1)
         site.save(rows, "out", fileFormat=kind, compression=compression, sortBy="id")
     assert site.ids(spark, "out") == [0, 1, 2]
 
 
-def test_a_stream(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    """Each batch is committed once, even if Spark runs it again."""
+def test_each_batch_of_a_stream_is_there_once(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    """This includes a batch whose commit Spark's checkpoint has lost."""
     for start in (0, 10):
         spark.range(start, start + 2, 1, 1).write.mode("append").parquet(str(tmp_path / "in"))
 
@@ -289,7 +298,7 @@ def test_a_stream(spark: SparkSession, site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.servers
 def test_on_s3_and_dynamodb(spark: SparkSession, ministack: Ministack, spark_logs: SparkLogs) -> None:
-    """Credentials for S3 and DynamoDB come from options and are never shown."""
+    """Jobs work with credentials from options, and no log of Spark shows them."""
     place = {
         "endpoint_url": ministack.endpoint_url,
         "region": "us-east-1",

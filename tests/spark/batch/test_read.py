@@ -68,12 +68,12 @@ def load(spark: SparkSession, url: Path | str, **options: str) -> DataFrame:
 
 
 def opened(url: Path | str) -> Output:
-    """Return the output, without Spark."""
+    """Return the output for work without Spark."""
     return Output(ReadOptions.parse({"path": str(url)}).open())
 
 
 def rows_of(frame: DataFrame) -> list[Any]:
-    """Return all rows in a fixed order."""
+    """Return all rows in an order that does not depend on the reader."""
     return sorted(frame.collect(), key=str)
 
 
@@ -84,17 +84,17 @@ def is_native(frame: DataFrame) -> bool:
 
 
 def check_alike(spark: SparkSession, url: Path | str, *, native: bool, **options: Any) -> DataFrame:
-    """Check that `read` returns the rows of the data source; return them."""
+    """Check that `read` returns the rows of the data source; return the DataFrame of `read`."""
     by_list = commitlog.spark.read(spark, str(url), **options)
     by_source = load(spark, url)
     assert by_list.schema == by_source.schema
-    assert str(rows_of(by_list)) == str(rows_of(by_source))  # NaN, too
+    assert str(rows_of(by_list)) == str(rows_of(by_source))  # NaN is not equal to itself
     assert is_native(by_list) is native
     return by_list
 
 
 def everything(spark: SparkSession, fmt: str) -> DataFrame:
-    """Return rows of every type that the format `fmt` has, and a row of nulls."""
+    """Return rows with every type that the format `fmt` supports, and a row of nulls."""
     columns = {
         "boolean boolean": True,
         "byte tinyint": -128,
@@ -128,10 +128,10 @@ def everything(spark: SparkSession, fmt: str) -> DataFrame:
         itertools.product(["parquet", "orc", "csv", "json", "arrow"], ["listed", "logged"]),
     ),
 )
-def test_rows_are_the_same_either_way(
+def test_sparks_reader_and_the_data_source_return_the_same_rows(
     spark: SparkSession, tmp_path: Path, fmt: str, visibility: str
 ) -> None:
-    """Spark's own reader returns the same values of every type as the data source."""
+    """For every type, Spark's own reader returns the same values as the data source."""
     given = everything(spark, fmt)
     save(given, tmp_path / "out", fileFormat=fmt, visibility=visibility)
     read = check_alike(spark, tmp_path / "out", native=fmt in ("parquet", "orc"))
@@ -150,7 +150,7 @@ def test_files_of_several_formats_are_read_together(spark: SparkSession, tmp_pat
 def test_partition_columns_keep_their_types(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """Partition values of every type are read unchanged, also nulls, in any time zone."""
+    """Partition values of every type, and nulls, are read back unchanged in any session time zone."""
     columns = (
         "day date, at timestamp, local timestamp_ntz, price decimal(20,2), flag boolean, n tinyint,"
         " `te xt` string, `v.w` map<string,struct<x:int>>"
@@ -175,8 +175,8 @@ def test_partition_columns_keep_their_types(
         spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
 
 
-def test_hostile_partition_values_come_back(spark: SparkSession, tmp_path: Path) -> None:
-    """Any string can be a partition value, and every reader reads it unchanged."""
+def test_hostile_partition_values_are_read_back(spark: SparkSession, tmp_path: Path) -> None:
+    """Any string becomes a directory, and every reader gets the same string back."""
     url = tmp_path / "out"
     given = spark.createDataFrame(
         [(number, text) for number, text in enumerate([*HOSTILE, None])], "n long, text string"
@@ -187,8 +187,8 @@ def test_hostile_partition_values_come_back(spark: SparkSession, tmp_path: Path)
     assert rows_of(plain) == rows_of(given)
 
 
-def test_a_partition_value_that_no_directory_can_have(spark: SparkSession, tmp_path: Path) -> None:
-    """A partition value that cannot be stored fails the job, and nothing is committed."""
+def test_a_partition_value_that_is_too_long_fails_the_job(spark: SparkSession, tmp_path: Path) -> None:
+    """The error names the problem, and nothing is committed."""
     given = spark.createDataFrame([(1, "x" * 300)], "n long, text string")
     with pytest.raises(PySparkException, match=r"errors\.InvalidPath: "):
         save(given, tmp_path / "out", partitionBy="text")
@@ -203,8 +203,8 @@ def test_a_partition_value_that_no_directory_can_have(spark: SparkSession, tmp_p
         ["a b", "50%", "%41", "k=v", "a:b", "[x]{y,z}*?", "back\\slash", "ü 世"],
     ),
 )
-def test_hostile_places(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """An output may be in any directory; its name is neither a pattern nor decoded."""
+def test_an_output_may_be_in_any_directory(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """The name of the directory is not taken as a pattern, and nothing in it is decoded."""
     url = tmp_path / name / "out}"
     (tmp_path / "x" / "out}").mkdir(parents=True)
     job = spark.range(3).select("id", (f.col("id") % 2).alias("half"))
@@ -213,8 +213,8 @@ def test_hostile_places(spark: SparkSession, tmp_path: Path, name: str) -> None:
     assert rows_of(read) == rows_of(job)
 
 
-def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
-    """Columns have the requested order; a missing or repeated column is refused."""
+def test_columns_are_returned_in_the_requested_order(spark: SparkSession, tmp_path: Path) -> None:
+    """A column that does not exist, or that is named twice, is refused."""
     save(spark.range(3).selectExpr("id", "id % 2 half", "'x' `a.b`"), tmp_path / "p", partitionBy="half")
     save(spark.range(3).selectExpr("id", "id % 2 half", "'x' `a.b`"), tmp_path / "j", fileFormat="json")
     for name in "pj":
@@ -226,8 +226,8 @@ def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
                 commitlog.spark.read(spark, str(tmp_path / name), columns=columns)
 
 
-def test_no_rows_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
-    """A version without files has columns and no rows; without a commit, NotFound is raised."""
+def test_a_version_without_files_has_columns_and_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Without any commit, reading raises NotFound."""
     url = str(tmp_path / "out")
     with pytest.raises(NotFound, match="nothing has been committed to it"):
         commitlog.spark.read(spark, url)
@@ -240,8 +240,8 @@ def test_no_rows_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
     assert commitlog.spark.read(spark, url).count() == 0
 
 
-def test_past_versions(spark: SparkSession, tmp_path: Path) -> None:
-    """A version can be read while its files exist; after that, an error explains why not."""
+def test_past_versions_are_read_until_they_expire(spark: SparkSession, tmp_path: Path) -> None:
+    """A version is readable while its files are kept. After that, the error says that it has expired."""
     url = str(tmp_path / "out")
     for number in range(3):
         mode = "append" if number < 2 else "overwrite"
@@ -261,7 +261,7 @@ def test_past_versions(spark: SparkSession, tmp_path: Path) -> None:
             load(spark, url, version=wrong)
     output = opened(url)
     with output.store:
-        time.sleep(0.01)  # all replaced files are old enough
+        time.sleep(0.01)  # the replaced files must be older than 0 s
         assert output.gc(older_than=0).expired == 3
     with pytest.raises(NotFound, match=r"version 2 of .* has expired: the first is 3"):
         commitlog.spark.read(spark, url, version=2)
@@ -270,8 +270,8 @@ def test_past_versions(spark: SparkSession, tmp_path: Path) -> None:
     assert commitlog.spark.read(spark, url, version=3).count() == 1
 
 
-def test_a_schema_of_ones_own_can_keep_to_a_version(spark: SparkSession, tmp_path: Path) -> None:
-    """With option version, a DataFrame with its own schema keeps showing that version."""
+def test_a_read_with_a_schema_can_be_pinned_to_a_version(spark: SparkSession, tmp_path: Path) -> None:
+    """With option version, a DataFrame with its own schema shows that version after later commits."""
     save(spark.range(2), tmp_path / "out")
     read = (
         spark.read.format("commitlog").schema("id long").option("version", 1).load(str(tmp_path / "out"))
@@ -280,8 +280,8 @@ def test_a_schema_of_ones_own_can_keep_to_a_version(spark: SparkSession, tmp_pat
     assert read.count() == 2
 
 
-def test_what_was_read_stays_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    """A DataFrame keeps its version; a missing file of it is an error."""
+def test_a_data_frame_stays_at_its_version(spark: SparkSession, tmp_path: Path) -> None:
+    """If a file of the version is gone, reading fails; it does not return fewer rows."""
     url = str(tmp_path / "out")
     save(spark.range(2), url)
     read = commitlog.spark.read(spark, url)
@@ -298,8 +298,10 @@ def test_what_was_read_stays_what_it_was(spark: SparkSession, tmp_path: Path) ->
             spark.conf.unset(setting)
 
 
-def test_columns_that_came_later_are_null_before(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows of files without a column have null, whatever default is in the column's metadata."""
+def test_columns_that_were_added_later_are_null_in_earlier_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Rows of files that lack a column are null, whatever default Spark stored with the column."""
     noted = {"CURRENT_DEFAULT": "7", "EXISTS_DEFAULT": "7", "comment": "later"}
     both = StructType([StructField("id", LongType()), StructField("n", IntegerType(), True, noted)])
     save(spark.range(1), tmp_path / "out")
@@ -309,8 +311,8 @@ def test_columns_that_came_later_are_null_before(spark: SparkSession, tmp_path: 
     assert read.schema["n"].metadata == noted
 
 
-def test_settings_of_the_session_do_not_change_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    """Early dates are unchanged in a session that rebases those of old files; settings stay."""
+def test_session_settings_do_not_change_the_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """A session that rebases dates of old files reads early dates unchanged, and keeps its settings."""
     save(spark.sql("select date'0001-01-01' d"), tmp_path / "out")
     threshold = "spark.sql.sources.parallelPartitionDiscovery.threshold"
     rebase = "spark.sql.parquet.datetimeRebaseModeInRead"
@@ -326,7 +328,7 @@ def test_settings_of_the_session_do_not_change_what_is_read(spark: SparkSession,
 
 
 def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
-    """An output can be read without the right to list, because the log names the files."""
+    """An output is readable without list permission, because its files are found by name."""
     url = tmp_path / "out"
     save(spark.range(40).selectExpr("id", "id % 20 k"), url, partitionBy="k")
     for day in sorted(url.glob("k=*")):
@@ -335,7 +337,7 @@ def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
     spark.sparkContext.setJobGroup("reading", "of many files")
     try:
         read = commitlog.spark.read(spark, str(url))
-        # Spark starts no job to check the files either.
+        # Spark starts no job to look at the files either.
         wait_for_events(spark)
         assert list(jobs.getJobIdsForGroup("reading")) == []
         assert read.count() == 40
@@ -346,8 +348,10 @@ def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
     assert load(spark, url).count() == 40
 
 
-def test_other_stores(spark: SparkSession, tmp_path: Path, ministack: Ministack) -> None:
-    """The data source reads files that Spark cannot reach; hadoop_url gives Spark their location."""
+def test_an_output_in_another_store_is_read(
+    spark: SparkSession, tmp_path: Path, ministack: Ministack
+) -> None:
+    """The data source reads files that Spark cannot reach. With `hadoop_url`, Spark reads them."""
     given = ministack.options
     url = f"s3://{ministack.new_bucket()}/out"
     rows = spark.range(10).selectExpr("id", "id % 2 k")
@@ -355,7 +359,7 @@ def test_other_stores(spark: SparkSession, tmp_path: Path, ministack: Ministack)
     read = commitlog.spark.read(spark, url, columns=["k", "id"], options=given)
     assert not is_native(read)
     assert rows_of(read) == rows_of(rows.select("k", "id"))
-    # A directory stands for Spark's file system of the bucket.
+    # Here a directory stands for the file system in which Spark finds the bucket.
     output = Output(ReadOptions.parse({"path": url, **given}).open())
     with output.store:
         for file in output.snapshot().files:
@@ -367,8 +371,8 @@ def test_other_stores(spark: SparkSession, tmp_path: Path, ministack: Ministack)
     assert rows_of(own) == rows_of(rows)
 
 
-def test_directories_of_which_the_log_says_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """A directory that looks like a partition, but is not one in the log, adds no column."""
+def test_only_the_log_defines_partition_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """A directory named like a partition that the log does not list as one adds or changes no column."""
     url = tmp_path / "out"
     save(spark.range(1), tmp_path / "made")
     (made,) = (tmp_path / "made").glob("*.parquet")
@@ -380,8 +384,8 @@ def test_directories_of_which_the_log_says_nothing(spark: SparkSession, tmp_path
     assert check_alike(spark, url, native=False).collect() == [(0,)]
 
 
-def test_a_partition_value_that_is_none_is_reported(spark: SparkSession, tmp_path: Path) -> None:
-    """A record with an instant without a zone is corrupt: Spark would use the session's zone."""
+def test_a_partition_timestamp_without_a_zone_is_corrupt(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark would read it in the time zone of the session, so the record is reported as corrupt."""
     output = opened(tmp_path / "out")
     with output.store:
         schema = dump_schema(spark.sql("select 's' s, timestamp'2013-03-10 02:30:00' at").schema)
@@ -394,7 +398,7 @@ def test_a_partition_value_that_is_none_is_reported(spark: SparkSession, tmp_pat
 
 
 def test_files_that_cannot_match_a_filter_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
-    """With `filters`, files without a matching row are skipped; `where` returns the same rows."""
+    """With `filters` only files that can hold matching rows are read; `where` gives the same rows."""
     url = tmp_path / "out"
     for number, text in enumerate("abc"):
         at = f"timestamp'2013-03-0{number + 1} 00:00:00' at"
@@ -425,7 +429,7 @@ def test_files_that_cannot_match_a_filter_are_not_read(spark: SparkSession, tmp_
 
 
 def test_filters_are_applied_by_sparks_own_reader(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's own Parquet reader returns the matching rows."""
+    """All files are Parquet, so Spark reads them itself and applies the filters to the rows."""
     url = tmp_path / "out"
     save(spark.range(10), url)
     rows = commitlog.spark.read(spark, str(url), filters=[("id", ">", 7)])
@@ -444,10 +448,10 @@ def test_filters_are_applied_by_sparks_own_reader(spark: SparkSession, tmp_path:
         (["id"], "a filter is \\(column, operator, value\\)"),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(
+def test_an_invalid_filter_is_refused(
     spark: SparkSession, tmp_path: Path, filters: Any, says: str
 ) -> None:
-    """A wrong filter is refused before reading, and the message explains filters."""
+    """It is refused before anything is read, and the message says how a filter looks."""
     save(spark.range(3), tmp_path / "out")
     with pytest.raises(ConfigurationError, match=says):
         commitlog.spark.read(spark, str(tmp_path / "out"), filters=filters)
@@ -455,7 +459,7 @@ def test_a_filter_that_makes_no_sense_is_refused(
 
 @pytest.fixture
 def pushdown(spark: SparkSession) -> Iterator[None]:
-    """Turn on Spark's filter pushdown to Python data sources, which is off by default."""
+    """Make Spark offer filters to Python data sources, which is not the default of any version."""
     spark.conf.set(PUSHDOWN, "true")
     yield
     spark.conf.unset(PUSHDOWN)
@@ -466,7 +470,7 @@ def test_queries_on_one_dataframe_do_not_change_each_other(
 ) -> None:
     """Random sequences of queries on one DataFrame return the same rows as on plain Parquet.
 
-    Spark uses the partitions of a query with pushed filters again for the next query of the DataFrame.
+    Spark reuses the partitions of a query with pushed filters for the next query of the DataFrame.
     """
     url, plain = tmp_path / "out", tmp_path / "plain"
     for number in range(4):
@@ -497,8 +501,8 @@ def test_queries_on_one_dataframe_do_not_change_each_other(
             assert query(ours, first, second, kind) == query(theirs, first, second, kind), (kind, first)
 
 
-def test_wide_decimals_are_found(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
-    """Spark rounds decimals of more than 28 digits in pushed filters; no file is skipped for that."""
+def test_wide_decimals_match_their_filter(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
+    """Spark rounds a pushed decimal of more than 28 digits; no file is skipped because of that."""
     url, wide = tmp_path / "out", "12345678901234567890.123456789012345678"
     save(spark.sql(f"select {wide}bd x"), url)
     for condition in ("=", ">=", "<=", "<=>"):
@@ -522,7 +526,7 @@ CONDITIONS = """
 
 
 def test_filters_do_not_change_an_answer(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
-    """Any query returns the same rows as without filter pushdown."""
+    """For any condition the rows are those that Spark finds without pushdown."""
     url = tmp_path / "out"
     for fmt in ("parquet", "orc"):
         save(everything(spark, "orc"), url, fileFormat=fmt)
@@ -533,7 +537,7 @@ def test_filters_do_not_change_an_answer(spark: SparkSession, tmp_path: Path, pu
 
 
 def test_a_column_with_a_backtick_is_read_from_orc(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's ORC reader finds no values of such a column, so the data source reads the files."""
+    """Spark's own ORC reader finds no value for such a column, so the data source reads the files."""
     url = tmp_path / "out"
     rows = spark.sql("select 1 id, 2 `a``b`, named_struct('x`y', 5) n")
     save(rows, url, fileFormat="orc")
@@ -549,7 +553,7 @@ NOT_UTF8 = "cast(X'ff41' as string)"
 def test_strings_that_are_not_utf8_are_kept_by_binary_formats(
     spark: SparkSession, tmp_path: Path, fmt: str
 ) -> None:
-    """Strings in Spark may have any bytes. Such strings have no bounds, and are read unchanged."""
+    """Spark's strings may hold any bytes. They have no bounds in statistics, and are read unchanged."""
     url = tmp_path / "out"
     save(spark.sql(f"select 1 id, {NOT_UTF8} s, array({NOT_UTF8}) a"), url, fileFormat=fmt)
     save(spark.sql("select 2 id, 'x' s, array('y') a"), url, fileFormat=fmt)
@@ -573,6 +577,6 @@ def test_strings_that_are_not_utf8_are_refused_by_text_formats(
 
 
 def test_a_partition_value_that_is_not_utf8_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """The error names the column, and mentions text and not dates."""
+    """The error names the column and says that its string is not UTF-8."""
     with pytest.raises(PySparkException, match=r"column 's' has a string that is not UTF-8"):
         save(spark.sql(f"select 1 id, {NOT_UTF8} s"), tmp_path / "out", partitionBy="s")

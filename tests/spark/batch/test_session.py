@@ -1,4 +1,4 @@
-"""The session helper, and the registration of the formats."""
+"""The session helper, and how Spark finds the format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.project import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark finds modules with `pkgutil`, which does not list all installed modules.
+# Spark finds modules with `pkgutil`, which does not list every installed module.
 _ELSEWHERE = """
 from commitlog.spark import session
 
@@ -49,13 +49,13 @@ def _submitted(tmp_path: Path, *command: str) -> dict[str, str]:
         [*command, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    settings: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return settings
 
 
 @pytest.mark.spark
-def test_what_spark_submit_was_given_stays(tmp_path: Path) -> None:
-    """A session has the master and the settings of spark-submit."""
+def test_settings_of_spark_submit_are_kept(tmp_path: Path) -> None:
+    """The master and the settings of spark-submit apply to the session."""
     given = {
         "spark.master": "local-cluster[1,1,1024]",
         "spark.redaction.regex": "mine",
@@ -68,8 +68,8 @@ def test_what_spark_submit_was_given_stays(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.all
-def test_where_nothing_is_configured_a_session_is_local(tmp_path: Path) -> None:
-    """A session of a plain script uses all cores of the machine, and has the default settings."""
+def test_an_unconfigured_session_is_local(tmp_path: Path) -> None:
+    """The session of a plain script uses all cores of the machine and the recommended settings."""
     assert _submitted(tmp_path, sys.executable) == {
         "spark.master": "local[*]",
         "spark.redaction.regex": "(?i)secret|password|token|access[._]?key",
@@ -77,7 +77,7 @@ def test_where_nothing_is_configured_a_session_is_local(tmp_path: Path) -> None:
     }
 
 
-#: Writes with the library in a zip file, which is the only one on Spark's workers.
+#: Writes with the library from a zip file; Spark's workers have no other copy.
 _ZIPPED = """
 import sys
 import commitlog
@@ -93,7 +93,7 @@ print(spark.read.format("commitlog").load(sys.argv[1] + "/plain").count())
 
 
 def _zip(target: Path, package: Path) -> None:
-    """Pack the Python and Java files of a package."""
+    """Pack the Python and Java files of a package into a zip file."""
     with zipfile.ZipFile(target, "w") as packed:
         for file in package.rglob("*"):
             if file.suffix in (".py", ".java"):
@@ -103,7 +103,7 @@ def _zip(target: Path, package: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.all
 def test_the_library_works_from_a_zip_file(tmp_path: Path) -> None:
-    """With --py-files, `write` finds the format, and the committer finds its Java sources."""
+    """With --py-files, `write` finds the format, and the committer finds its source."""
     _zip(tmp_path / "library.zip", ROOT / "commitlog")
     (tmp_path / "job.py").write_text(_ZIPPED)
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -134,7 +134,7 @@ def test_the_library_works_from_a_zip_file(tmp_path: Path) -> None:
 
 
 def test_botocore_in_a_zip_file_is_refused(tmp_path: Path) -> None:
-    """botocore in a zip file raises an error that names an alternative."""
+    """botocore cannot read its data files there, and the error names the alternative."""
     import botocore
 
     _zip(tmp_path / "botocore.zip", Path(botocore.__file__).parent)
@@ -163,8 +163,8 @@ def test_botocore_in_a_zip_file_is_refused(tmp_path: Path) -> None:
         ("4.1.2", "import pyspark_commitlog_ingest"),
     ],
 )
-def test_an_older_pyspark_is_refused_by_version(tmp_path: Path, found: str, what: str) -> None:
-    """The error for an older Spark names the required version."""
+def test_an_older_pyspark_is_refused(tmp_path: Path, found: str, what: str) -> None:
+    """The error names the required version instead of a module that an older Spark lacks."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark/__init__.py").write_text(f"__version__ = {found!r}\n")
     last = _refused(tmp_path, what)
@@ -181,13 +181,13 @@ def test_an_older_pyspark_is_refused_by_version(tmp_path: Path, found: str, what
     ],
 )
 def test_every_use_without_pyspark_names_the_extra(tmp_path: Path, code: str) -> None:
-    """The same error is raised whether a name is used or a module is imported."""
+    """Using a name and importing a module raise the same error."""
     last = _refused(tmp_path, f"import sys; sys.modules['pyspark'] = None; {code}")
     assert last == "ImportError: commitlog.spark needs pyspark: pip install 'commitlog-store[spark]'"
 
 
 def _refused(tmp_path: Path, code: str) -> str:
-    """Return the last line on the standard error of Python running `code`."""
+    """Return the last line of the errors of Python running `code`."""
     root = str(ROOT)
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -199,8 +199,8 @@ def _refused(tmp_path: Path, code: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Java, an error of one line names the missing program."""
+def test_the_error_without_java_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line names the missing package, where Spark prints a page of JVM errors."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(ConfigurationError, match=r"Spark needs Java 17 or 21.*apt-get install"):
@@ -209,7 +209,7 @@ def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.spark
 def test_the_format_registers_itself(spark: SparkSession, tmp_path: Path) -> None:
-    """A session without registrations knows the format."""
+    """A new session knows the format without a registration."""
     fresh = spark.newSession()
     fresh.range(3).write.format("commitlog").mode("append").save(str(tmp_path / "out"))
     assert fresh.read.format("commitlog").load(str(tmp_path / "out")).count() == 3
@@ -217,8 +217,8 @@ def test_the_format_registers_itself(spark: SparkSession, tmp_path: Path) -> Non
 
 @pytest.mark.spark
 @pytest.mark.all
-def test_a_session_knows_the_format_wherever_it_is_started(tmp_path: Path) -> None:
-    """A session knows the format in any directory, also of an editable install, without a warning."""
+def test_an_editable_install_knows_the_format(tmp_path: Path) -> None:
+    """The session registers the format also where Spark does not see the module, without a warning."""
     ended = subprocess.run(
         [sys.executable, "-c", _ELSEWHERE], cwd=tmp_path, capture_output=True, text=True, check=False
     )

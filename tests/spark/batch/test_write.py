@@ -38,7 +38,7 @@ def output_at(path: Path) -> Output:
 
 
 def rows_of(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
-    """Return the rows of the last version, and check that a listing shows the same."""
+    """Return the rows of the last version, and check that a plain reader sees the same rows."""
     read = spark.read.format("commitlog").load(str(path))
     rows = sorted(map(tuple, read.collect()))
     plain = spark.read.schema(read.schema).parquet(str(path))
@@ -46,8 +46,8 @@ def rows_of(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
     return rows
 
 
-def test_every_mode(spark: SparkSession, tmp_path: Path) -> None:
-    """Each mode treats existing data as documented, and returns the commit record."""
+def test_each_mode_treats_existing_data_as_named(spark: SparkSession, tmp_path: Path) -> None:
+    """Each mode that writes returns its commit record; mode ignore returns None."""
     path = tmp_path / "out"
 
     def write(start: int, end: int, mode: str, part: str = "id % 2") -> int | None:
@@ -69,7 +69,7 @@ def test_every_mode(spark: SparkSession, tmp_path: Path) -> None:
     assert [record.version for record in output_at(path).log()] == [1, 2, 3, 4]
 
 
-def test_a_job_is_done_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_job_id_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:
     """A second run with the same id raises, or does nothing and returns None."""
     path = tmp_path / "out"
     record = commitlog.spark.write(spark.range(3), str(path), job_id="daily")
@@ -85,7 +85,7 @@ def test_a_job_is_done_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_errors_keep_their_class(spark: SparkSession, tmp_path: Path) -> None:
-    """Errors of tasks and of the commit reach the caller as errors of this library."""
+    """An error of a task or of the commit reaches the caller with its own class."""
     path = str(tmp_path / "out")
     unnamable = spark.range(2).selectExpr("id", "'' AS day")
     with pytest.raises(NotSupported, match=r"^option partitionBy: column 'day' has the value ''"):
@@ -110,8 +110,8 @@ def test_errors_keep_their_class(spark: SparkSession, tmp_path: Path) -> None:
     assert isinstance(own, JobAlreadyCommitted)
 
 
-def test_an_error_of_spark_alone_stays_as_it_is() -> None:
-    """A failed abort after an error does not hide the error."""
+def test_an_error_without_a_cause_of_ours_is_not_translated() -> None:
+    """An error in a suppressed abort is not the cause of the failure."""
     text = (
         "org.apache.spark.SparkException: Writing job failed.\n\tat a.b\n"
         "\tSuppressed: commitlog.errors.Unavailable: not now\n\t\tat a.b\n"
@@ -123,7 +123,7 @@ def test_an_error_of_spark_alone_stays_as_it_is() -> None:
     assert commitlog.spark.error_of(kept) is kept
 
 
-def test_without_anything_there_ignore_and_error_write(spark: SparkSession, tmp_path: Path) -> None:
+def test_ignore_and_error_write_to_an_empty_output(spark: SparkSession, tmp_path: Path) -> None:
     """Both modes write the first version."""
     for mode in ("ignore", "error"):
         assert commitlog.spark.write(spark.range(2), str(tmp_path / mode), mode=mode) is not None
@@ -132,7 +132,7 @@ def test_without_anything_there_ignore_and_error_write(spark: SparkSession, tmp_
 
 @pytest.mark.parametrize("before", ["1048576", None])
 def test_the_setting_is_restored(spark: SparkSession, tmp_path: Path, before: str | None) -> None:
-    """During the write, only the number of rows limits batches; then the user's setting is restored."""
+    """During a write only the number of rows limits a batch; afterwards the user's limit is restored."""
     session = spark.newSession()
     session.dataSource.register(commitlog.spark.CommitlogDataSource)
     session.conf.unset(BATCH_BYTES)
@@ -155,8 +155,8 @@ def test_the_setting_is_restored(spark: SparkSession, tmp_path: Path, before: st
     assert session.conf.get(BATCH_BYTES) == bound
 
 
-def test_threads_write_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Jobs of new threads, which have no active session, find the format and commit."""
+def test_concurrent_threads_write(spark: SparkSession, tmp_path: Path) -> None:
+    """In new threads, in which Spark has no active session, the format is found, and all jobs commit."""
     path, together = tmp_path / "out", threading.Barrier(2)
     before = spark.conf.get(BATCH_BYTES)
 
@@ -170,8 +170,8 @@ def test_threads_write_at_once(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.conf.get(BATCH_BYTES) == before
 
 
-def test_the_callers_active_session_stays(spark: SparkSession, tmp_path: Path) -> None:
-    """A write with another session restores the active session."""
+def test_the_active_session_of_the_caller_stays(spark: SparkSession, tmp_path: Path) -> None:
+    """Writing rows of another session does not change the active session."""
     other = spark.newSession()
     other.dataSource.register(commitlog.spark.CommitlogDataSource)
     commitlog.spark.write(other.range(1), str(tmp_path / "out"))
@@ -180,7 +180,7 @@ def test_the_callers_active_session_stays(spark: SparkSession, tmp_path: Path) -
 
 
 def test_arguments_are_checked_first(spark: SparkSession, tmp_path: Path) -> None:
-    """Wrong arguments are refused before anything is written."""
+    """Invalid arguments are refused before anything is written."""
     rows, url = spark.range(1), str(tmp_path / "out")
     with pytest.raises(ConfigurationError, match="mode is 'upsert'; it must be one of append"):
         commitlog.spark.write(rows, url, mode="upsert")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
-    # Three Java processes, and two more that these start, start at the same time.
+    # Three Java processes start at once, and two more that these start.
     pytest.mark.timeout(900),
 ]
 
@@ -53,13 +53,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def opened(place: Place) -> Output:
-    """Return the output, without Spark."""
+    """Return the output for checks without Spark."""
     url, options = place
     return Output(ReadOptions.parse({**options, "path": url}).open())
 
 
 def stray(output: Output) -> list[str]:
-    """Return all files and uploads that no commit names."""
+    """Return the visible and staged files that no commit refers to."""
     named = {file.path for file in output.snapshot().files}
     found = {info.path for info in output.store.list() if not info.path.endswith((".json", "_SUCCESS"))}
     staged = [upload.path for upload in output.store.list_staged()]
@@ -67,7 +67,7 @@ def stray(output: Output) -> list[str]:
 
 
 def check(output: Output) -> None:
-    """Check that each number is committed once, in two files, and nothing else is."""
+    """Check that each number is there once, in two files, and that there is no other file."""
     files = output.snapshot().files
     tables = [pq.read_table(pa.BufferReader(output.store.get(file.path).data)) for file in files]
     assert sorted(pa.concat_tables(tables).column("id").to_pylist()) == list(range(ROWS))
@@ -83,7 +83,7 @@ def check(output: Output) -> None:
 def test_a_zombie_that_writes_after_the_commit_is_never_referenced(
     cluster: Cluster, place: Place, visibility: str
 ) -> None:
-    """gc removes the file of a losing attempt that is written after the commit."""
+    """The attempt that lost the race writes its file after the commit of the job, and gc removes it."""
     url, options = place
     options = {**options, "visibility": visibility}
     with Gate() as gate:
@@ -106,8 +106,8 @@ def test_a_zombie_that_writes_after_the_commit_is_never_referenced(
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_what_a_dead_host_staged_is_dropped(cluster: Cluster, place: Place) -> None:
-    """A host dies after staging a file; another one writes it again; one file is committed."""
+def test_files_staged_by_a_dead_host_are_dropped(cluster: Cluster, place: Place) -> None:
+    """A host dies after staging a file and before reporting it. Another host writes the rows again."""
     url, options = place
     with Gate() as gate:
         cluster.save(gate, source="commitlog-gated", url=url, options=options, rows=ROWS)
@@ -130,8 +130,8 @@ def test_what_a_dead_host_staged_is_dropped(cluster: Cluster, place: Place) -> N
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_spark_s_own_writer_survives_its_races_too(cluster: Cluster, place: Place) -> None:
-    """With the configured committer, a file of the losing attempt is not committed."""
+def test_the_configured_committer_drops_files_of_a_zombie(cluster: Cluster, place: Place) -> None:
+    """With the configured committer, the file of the attempt that lost the race is not committed."""
     url, _ = place
     with Gate() as gate:
         cluster.save(gate, source="parquet", url=url, options={}, rows=ROWS)

@@ -1,6 +1,6 @@
-"""Separate drivers, each with its JVM: one is killed while its jobs are at every step, one competes.
+"""Drivers in their own processes and JVMs: one is killed at each step of a commit, one competes.
 
-The killed driver has a job for each way to write and each step, so that one kill is enough.
+The killed driver runs one job for each way to write and each step, so that one kill is enough.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Death:
 
     Attributes:
         trap: the step.
-        mode: mode of the job, which has rows of one partition only.
-        committed: whether the step is after the commit point.
+        mode: of the job, which has rows for one partition only.
+        committed: whether the job has passed its commit point.
     """
 
     trap: Trap
@@ -47,7 +47,7 @@ class Death:
     committed: bool = False
 
 
-#: A step at which a lease is held.
+#: A step at which the job holds a lease.
 LAST = "before it is known to be over"
 
 DEATHS = {
@@ -63,7 +63,7 @@ DEATHS = {
     LAST: Death(trap=Trap(at="success", what="hold"), committed=True),
 }
 
-#: In a directory with leases, the lease of the last step would delay the test by a minute.
+#: In a directory with leases, the last step would wait a minute for the lease.
 CASES = [(way, death) for way in ("local", "s3", "configured") for death in DEATHS]
 CASES.remove(("local", LAST))
 
@@ -77,7 +77,7 @@ ALWAYS = {
 
 @frozen
 class Remains:
-    """The state after a dead driver: its place, the rows from before, and its job."""
+    """The output of a dead driver's job: the place, the rows from before the job, and the job."""
 
     place: Place
     base: list[int]
@@ -88,7 +88,7 @@ class Remains:
 def remains(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> dict[tuple[str, str], Remains]:
-    """The state after a driver was killed while a job was at each step, in each way to write."""
+    """Outputs after a driver was killed while it had a job at each step, for each way to write."""
     scratch = tmp_path_factory.mktemp("killed")
     left = {}
     with ExitStack() as stack:
@@ -106,7 +106,7 @@ def remains(
         for gate, done in zip(gates, driver.jobs, strict=True):
             gate.wait(done)
         driver.kill()
-        # Processes that commit, and Python workers, are not in the driver's group.
+        # Processes that commit, and Python workers, are not in the driver's process group.
         for gate in gates:
             gate.kill()
     return left
@@ -116,9 +116,9 @@ def remains(
 def test_a_driver_is_killed(
     spark: SparkSession, remains: dict[tuple[str, str], Remains], way: str, death: str
 ) -> None:
-    """A job that dies before its commit point has no effect; after it, all of its rows are visible.
+    """A driver killed before the commit point leaves the old rows, and one killed after it the new rows.
 
-    In both cases, a rerun with the same id leaves each row once, and cleanup removes all other files.
+    In both cases a rerun with the same id leaves each row once, and recovery removes all other files.
     """
     left, expected = remains[way, death], DEATHS[death]
     place, base = left.place, left.base
@@ -126,7 +126,7 @@ def test_a_driver_is_killed(
     kept = {"append": base, "overwrite": [], "overwrite-partitions": [n for n in base if not n % 2]}
     after = new + kept[expected.mode]
 
-    # A listing may show a part of the new files, but never lacks old ones.
+    # A reader that lists may see part of the committed files, but always sees the old rows.
     seen = place.by_listing()
     assert set(base) <= set(seen) <= set(base + new * expected.committed)
     assert place.by_log(spark, rollForward="false") == base
@@ -148,11 +148,11 @@ class Race:
     """Two jobs that two drivers commit at once.
 
     Attributes:
-        way: the way to write.
-        mode: mode of both jobs.
-        ours: id of the job of this process's driver.
-        theirs: id of the other job.
-        error: error of the losing job; None if both are committed.
+        way: how both jobs write.
+        mode: of both.
+        ours: id of the job in the driver of this process.
+        theirs: id of the job in the other driver.
+        error: of the job that loses; None if both are committed.
     """
 
     way: str
@@ -174,7 +174,7 @@ RACES = {
 
 @frozen
 class Rival:
-    """A job of another driver that waits before its commit record: its number, place and gate."""
+    """A job of another driver that waits before its commit record: driver, number, place and gate."""
 
     driver: Driver
     number: int
@@ -186,7 +186,7 @@ class Rival:
 def rivals(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> Iterator[dict[str, Rival]]:
-    """Another driver with a job for each race, each in a place of its own."""
+    """Another driver with one job for each race, each in its own place."""
     scratch = tmp_path_factory.mktemp("rival")
     names = [name for (name,) in wanted(request, test_two_drivers_commit_at_once, "name")]
     with ExitStack() as stack:
@@ -205,7 +205,7 @@ def rivals(
 
 @pytest.mark.parametrize("name", with_all_but(lambda name: "one job," not in name, RACES))
 def test_two_drivers_commit_at_once(spark: SparkSession, rivals: dict[str, Rival], name: str) -> None:
-    """Both appends are committed; of two jobs with one id, or of mode error, only one is."""
+    """Two appends are both committed. Of two jobs with one id, or in mode error, one is committed."""
     race, rival = RACES[name], rivals[name]
     place = rival.place
     with Gate() as our_gate:

@@ -1,8 +1,8 @@
-"""Exactly once from end to end: drivers are killed, and doubled, between every two steps of a batch.
+"""Exactly-once ingest from end to end: drivers are killed, or run twice, at each step of a batch.
 
-Queries ingest files, transform the records and commit them to an output: between directories with the
-state in SQLite, and on S3 with state and leases in DynamoDB. One separate driver has a query for each
-place and step, so that one kill is enough.
+Files are ingested, their records transformed and committed to an output: from directory to directory
+with the state in SQLite, and on S3 with state and leases in DynamoDB. One driver process has a query for
+each place and step, so that one kill is enough.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ pytestmark = [
 
 @frozen(kw_only=True)
 class Step:
-    """The step of a batch at which the driver is killed, and its effects so far.
+    """A step of a batch at which the driver is killed, and the progress of the batch at that step.
 
     Attributes:
         trap: the step.
-        planned: whether the epoch is stored by then.
-        offset: whether Spark has stored the offset of the batch.
-        committed: whether the output has the rows of the batch.
+        planned: whether the epoch is stored.
+        offset: whether Spark's offset log has the batch.
+        committed: whether the output has its rows.
     """
 
     trap: BatchTrap
@@ -64,7 +64,7 @@ class Step:
         )
 
 
-#: In the order of a batch; most of them are in the second batch.
+#: In the order of the batch; most steps are in the second batch.
 STEPS = {
     "before the state is made": Step.at("begin", batch=0),
     "before the query takes the source": Step.at("claim", "offset", batch=0),
@@ -82,7 +82,7 @@ STEPS = {
 }
 
 
-#: On S3, the steps with other requests than on a directory; the campaign has all steps.
+#: On S3, the steps whose requests differ from those of a directory; the campaign has all steps.
 CASES = [("local", name) for name in STEPS] + [
     ("s3", name)
     for name in (
@@ -106,12 +106,12 @@ ALWAYS = {
     "s3": ("before the commit record",),
 }
 
-#: Two files in a batch; files of more than a KiB are cut into slices.
+#: Two files in a batch, and files of more than a KiB in slices.
 LIMITS = {"maxFilesPerTrigger": "2", "maxBytesPerTrigger": "2500", "sliceBytes": "1024"}
 
 
 def filled(landing: Landing) -> None:
-    """Put the files of about three batches, with some equal lines, and one file that is cut."""
+    """Add the files of about three batches, with some equal lines, and one file that is sliced."""
     landing.put("a.txt", *(f"Zeile {number}" for number in range(30)))
     landing.put("b=1/ü %41+.txt", "Zeile 1", "Zeile 1", "€")
     landing.put("c.txt", *(f"lange Zeile {number} " + "x" * 100 for number in range(40)))
@@ -122,7 +122,7 @@ def filled(landing: Landing) -> None:
 
 @frozen
 class Held:
-    """A query that waits at a gate, with its input and output."""
+    """A query that waits at a gate, and the place that it reads from and writes to."""
 
     landing: Landing
     gate: Gate
@@ -132,7 +132,7 @@ class Held:
 def waiting(
     stack: ExitStack, scratch: Path, trapped: Iterable[tuple[Landing, BatchTrap]]
 ) -> tuple[Driver, list[Held]]:
-    """Return a separate driver, once its queries wait at their traps or have ended."""
+    """Return a separate driver, and its queries, which wait at their traps or have ended."""
     traps, gates = list(trapped), []
     for number, (landing, trap) in enumerate(traps):
         gates.append(stack.enter_context(Gate()))
@@ -149,7 +149,7 @@ def waiting(
             each.gate.wait(each.job)
             driver.next()
         except AssertionError:
-            # A query may end before it gets there, but only for a known reason.
+            # A query may end before its trap, but only without an error.
             each.job.result(timeout=0)
     return driver, held
 
@@ -168,7 +168,7 @@ def places(
 def killed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> dict[tuple[str, str], Landing]:
-    """The state after a driver was killed while a query was at the step of each case."""
+    """Places after a driver was killed while it had a query at the step of each case."""
     with ExitStack() as stack:
         scratch = tmp_path_factory.mktemp("killed")
         cases = wanted(request, test_a_driver_is_killed, "way", "name")
@@ -181,7 +181,7 @@ def killed(
 def test_a_driver_is_killed(
     spark: SparkSession, killed: dict[tuple[str, str], Landing], way: str, name: str
 ) -> None:
-    """After a kill at any step, a restart continues, and each input record is in the output once."""
+    """After a kill at any step a restart continues, and the output has each input record once."""
     landing, step = killed[way, name], STEPS[name]
     batch = step.trap.batch
     head = landing.head()
@@ -195,7 +195,7 @@ def test_a_driver_is_killed(
     landing.audit(spark, query)
 
 
-#: The steps at which a driver waits that is assumed dead.
+#: The steps at which a driver waits while another one takes it for dead.
 ZOMBIES = [
     ("local", "between two batches"),
     ("s3", "before the epoch is stored"),
@@ -205,7 +205,7 @@ ZOMBIES = [
     ("local", "before Spark's commit log"),
 ]
 
-#: The steps of every run.
+#: The cases that every run has.
 ALWAYS_ZOMBIES = (("local", "in a slice"), ("s3", "before the commit record"))
 
 
@@ -213,7 +213,7 @@ ALWAYS_ZOMBIES = (("local", "in a slice"), ("s3", "before the commit record"))
 def zombies(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> Iterator[dict[tuple[str, str], Held]]:
-    """Another driver, with a query at each step, each in a place of its own."""
+    """Another driver, with one query waiting at each step, each in its own place."""
     scratch = tmp_path_factory.mktemp("zombies")
     with ExitStack() as stack:
         cases = wanted(request, test_two_drivers_run_one_query, "way", "name")
@@ -225,13 +225,13 @@ def zombies(
 def test_two_drivers_run_one_query(
     spark: SparkSession, zombies: dict[tuple[str, str], Held], way: str, name: str
 ) -> None:
-    """Two drivers run one query, since one was assumed dead: no row is lost or doubled."""
+    """One driver is taken for dead, another one runs the query, then the first continues."""
     zombie = zombies[way, name]
     landing = zombie.landing
     landing.flow.run(spark)
     landing.put("later.txt", "Zeile 1", "nachher")
     zombie.gate.open()
-    # Spark may or may not notice it.
+    # Spark decides whether this driver notices.
     zombie.job.exception()
     query = landing.flow.run(spark)
     landing.audit(spark, query)
@@ -246,7 +246,7 @@ def test_drivers_are_killed_again_and_again(
     campaign_seconds: float,
     campaign_seed: int,
 ) -> None:
-    """Kills at any steps of any batches, with new files in between."""
+    """Drivers are killed one after another, at any step of any batch, while new files arrive."""
     anywhere = [(step.trap, batch) for step in STEPS.values() for batch in range(4)]
     deadline = time.monotonic() + campaign_seconds
     seed = campaign_seed

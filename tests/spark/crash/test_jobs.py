@@ -1,4 +1,4 @@
-"""Jobs of a real Spark that race, fail during their commit, or continue after an abort."""
+"""Jobs of a real Spark that race, fail during their commit, or continue after a recovery."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
-def test_a_driver_that_seemed_dead_commits_too_late(spark: SparkSession, place: Place) -> None:
-    """A job that a recovery has aborted fails with JobAborted; the job that replaced it stays."""
+def test_a_driver_commits_after_its_job_was_aborted(spark: SparkSession, place: Place) -> None:
+    """The driver was taken for dead and fails with JobAborted; the rows of the rerun are committed."""
     base = place.begin_base()
     with Gate() as gate:
         job = place.job(trap=Trap(at="record", what="hold", port=gate.port))
@@ -46,10 +46,8 @@ def test_a_driver_that_seemed_dead_commits_too_late(spark: SparkSession, place: 
     ],
     indirect=["place"],
 )
-def test_a_commit_that_raises_past_the_commit_point(
-    spark: SparkSession, place: Place, what: str
-) -> None:
-    """An abort after the commit point changes nothing, and readers see the whole job."""
+def test_a_commit_raises_after_the_commit_point(spark: SparkSession, place: Place, what: str) -> None:
+    """Spark calls abort, which changes nothing: the job is committed, and readers see all its rows."""
     base = place.begin_base()
     job = place.job(trap=Trap(at="publish", what=what, nth=2))
     with pytest.raises(Exception, match="a trap" if what == "fail" else "(?i)python"):
@@ -64,7 +62,7 @@ def test_a_commit_that_raises_past_the_commit_point(
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_the_answer_to_the_commit_is_lost(spark: SparkSession, place: Place) -> None:
-    """After a lost answer, the job finds its commit record and succeeds once."""
+    """The driver finds the record in the log, and the job succeeds once."""
     job = place.job(trap=Trap(at="request", what="lose", after=True))
     job.run(spark)
     place.audit(spark, job.numbers, "daily")
@@ -72,7 +70,7 @@ def test_the_answer_to_the_commit_is_lost(spark: SparkSession, place: Place) -> 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_two_jobs_append_at_once(spark: SparkSession, place: Place) -> None:
-    """Both jobs are committed, the one that waits during its commit after the other one."""
+    """Both jobs are committed. The job that waited during its commit comes second."""
     base = place.begin_base()
     with Gate() as gate:
         job = place.job(trap=Trap(at="record", what="hold", port=gate.port))
@@ -96,10 +94,8 @@ def test_two_jobs_append_at_once(spark: SparkSession, place: Place) -> None:
     ],
     indirect=["place"],
 )
-def test_two_jobs_of_which_one_may_commit(
-    spark: SparkSession, place: Place, mode: str, error: str
-) -> None:
-    """Of two jobs with one id, or of mode error, one wins, and the other one gets a typed error."""
+def test_two_jobs_exclude_each_other(spark: SparkSession, place: Place, mode: str, error: str) -> None:
+    """Of two jobs with one id, or two in mode error, one is committed, and the other fails by name."""
     with Gate() as gate:
         loser = place.job(mode=mode, job_id="daily", trap=Trap(at="record", what="hold", port=gate.port))
         name = "daily" if mode == "append" else "other"
@@ -117,7 +113,7 @@ def test_two_jobs_of_which_one_may_commit(
 def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
     spark: SparkSession, place: Place, mode: str
 ) -> None:
-    """During the publishing, a reader that must not write sees the old version; others, the new one."""
+    """During publication a read-only reader sees the old rows, any other reader all new ones."""
     base = place.begin_base()
     with Gate() as gate:
         trap = Trap(at="publish", what="hold", port=gate.port, nth=2)
@@ -134,8 +130,8 @@ def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize("place", SOURCES, indirect=True)
-def test_cleaning_up_beside_a_job_that_is_alive(spark: SparkSession, place: Place) -> None:
-    """The staged files of a job with heartbeats are kept; those of a dead job are dropped."""
+def test_gc_keeps_files_of_a_job_that_is_alive(spark: SparkSession, place: Place) -> None:
+    """Staged files of a job with heartbeats stay however old they are; those of a dead job go."""
     output, pause = place.open(), threading.Event()
     with Gate() as gate, output.store, ThreadPoolExecutor(1) as pool:
         job = place.job(trap=Trap(at="rows", what="hold", port=gate.port))
@@ -151,10 +147,10 @@ def test_cleaning_up_beside_a_job_that_is_alive(spark: SparkSession, place: Plac
         gate.wait(done)
         while not list(output.store.list_staged()):
             pause.wait(0.2)
-        # The files of the other job are older.
+        # The staged files of the live job are older.
         dead = output.begin("dead")
         output.stage(dead, dead.file_name(0), b"never to be seen")
-        # Stores have times in seconds, and on a busy machine one or two heartbeats may be late.
+        # Stores keep times in seconds, and on a busy machine one or two heartbeats may be late.
         while not (report := output.gc(older_than=10.0).recovery).aborted:
             pause.wait(0.2)
         assert list(report.aborted) == [dead.attempt]

@@ -1,4 +1,4 @@
-"""Streaming queries in a driver that is killed: one writes an output, and one reads it.
+"""Streaming queries in a driver that is killed: one writes an output, another one follows it.
 
 The driver has a chain of queries for each place and step, so that one kill is enough.
 """
@@ -27,14 +27,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(900)]
 
 @frozen
 class Death:
-    """The part of a chain, and the request, at which a driver dies.
+    """The part of a chain, and the request in it, at which the driver dies.
 
     Attributes:
         where: the part.
-        at: the kind of the request.
-        nth: number of the request of that kind, from 1.
-        versions: number of committed versions of its output by then: the writer dies in its second
-            batch, and others in their first.
+        at: the request.
+        nth: number of the request among those of its kind, from 1.
+        versions: committed versions of that part's output at the kill. The writer dies in its
+            second batch, the other parts in their first.
     """
 
     where: str
@@ -59,7 +59,7 @@ ON_S3 = [
 ]
 CASES = [("local", death) for death in DEATHS] + [("s3", death) for death in ON_S3]
 
-#: The cases of every run: those around a commit record.
+#: The cases that every run has: those around a commit record.
 ALWAYS = (
     ("local", "before the commit record"),
     ("local", "a version is committed and not published"),
@@ -72,7 +72,7 @@ ALWAYS = (
 def chains(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> dict[tuple[str, str], Chain]:
-    """The state after a driver was killed while a chain was at each step."""
+    """Chains after a driver was killed while it had a chain at each step."""
     scratch = tmp_path_factory.mktemp("chains")
     with ExitStack() as stack:
         dooms, gates = {}, []
@@ -93,7 +93,7 @@ def chains(
             gate.wait(job)
             driver.next()
         driver.kill()
-        # Processes that commit, and Python workers, are not in the driver's group.
+        # Processes that commit, and Python workers, are not in the driver's process group.
         for gate in gates:
             gate.kill()
     return {case: doom.chain for case, doom in dooms.items()}
@@ -103,9 +103,9 @@ def chains(
 def test_a_killed_driver_neither_loses_nor_doubles_a_row(
     spark: SparkSession, chains: dict[tuple[str, str], Chain], way: str, when: str
 ) -> None:
-    """After a kill at any step, both queries continue, and each row arrives once.
+    """After a kill at any step both queries continue where they were, and each row arrives once.
 
-    The reader publishes a version that was committed and not published.
+    The query that follows publishes a version that was committed and not published.
     """
     chain, death = chains[way, when], DEATHS[when]
     if death.where == WRITER:

@@ -1,4 +1,4 @@
-"""Tasks of real Spark jobs that fail, die, are lost or come back: each row is committed once."""
+"""Tasks of real Spark jobs that fail, die, are lost or come back: in the end each row is there once."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 @pytest.mark.parametrize("what", ["fail", "die"])
 def test_a_task_attempt_that_raises_or_dies(spark: SparkSession, place: Place, what: str) -> None:
-    """Spark runs a task again, and only the winning attempt is committed; the others leave nothing."""
+    """Spark runs the task again. Only the attempt that succeeded is committed and leaves a file."""
     job = place.job(trap=Trap(at="rows", what=what, attempts=2))
     job.run(spark)
     place.audit(spark, job.numbers, "daily")
 
 
 @pytest.mark.parametrize("place", SOURCES, indirect=True)
-def test_a_task_that_is_done_and_not_heard_of(spark: SparkSession, place: Place) -> None:
-    """A task dies before it reports its complete files; those of the next attempt are committed."""
+def test_a_task_dies_before_it_reports(spark: SparkSession, place: Place) -> None:
+    """Its files are complete when its process dies. The files of the next attempt are committed."""
     job = place.job(trap=Trap(at="reported", what="die"))
     job.run(spark)
     place.audit(spark, job.numbers, "daily")
 
 
 @pytest.mark.parametrize("place", SOURCES, indirect=True)
-def test_an_attempt_taken_for_dead_writes_after_the_commit(spark: SparkSession, place: Place) -> None:
-    """Files that a task stages after the commit are never visible, and `recover` drops them."""
+def test_a_zombie_attempt_writes_after_the_commit(spark: SparkSession, place: Place) -> None:
+    """Files that it stages after the commit are never visible, and `recover` drops them."""
     with Gate() as gate:
         job = place.job(trap=Trap(at="reported", what="haunt", port=gate.port))
         with running(spark, job) as (done,):
@@ -55,8 +55,8 @@ def test_an_attempt_taken_for_dead_writes_after_the_commit(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
-def test_an_overwriting_job_that_fails_for_good(spark: SparkSession, place: Place) -> None:
-    """A failed overwrite changes nothing for any reader, and the job can run again."""
+def test_an_overwriting_job_uses_up_its_retries(spark: SparkSession, place: Place) -> None:
+    """Every reader still sees the old rows, and the job can run again."""
     base = place.begin_base()
     with pytest.raises(PySparkException, match="a trap"):
         place.job(mode="overwrite", trap=Trap(at="values", what="fail")).run(spark)
@@ -72,7 +72,7 @@ def test_an_overwriting_job_that_fails_for_good(spark: SparkSession, place: Plac
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 @pytest.mark.parametrize("parts", ["part = 1", "false"])
 def test_tasks_and_jobs_without_rows(spark: SparkSession, place: Place, parts: str) -> None:
-    """Tasks without rows write no file, and a job without rows is a version."""
+    """Tasks without rows leave no file, and a job without rows is still a version."""
     base = place.begin_base()
     job = place.job(parts=parts)
     job.run(spark)

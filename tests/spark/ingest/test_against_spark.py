@@ -1,4 +1,4 @@
-"""JSON and CSV in our readers and in Spark's own: the same rows, except where docs/ingest.md differs."""
+"""JSON and CSV compared with Spark's own readers: the same rows, except for documented differences."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ CSV_LINES = [
 
 
 def ours(name: str, data: bytes, schema: pa.Schema) -> list[tuple[str, bool]]:
-    """Return the JSON of each record, and whether all of its values have the right types."""
+    """Return each record as JSON, and whether all its values fit."""
     file = pinned(data)
     found: list[tuple[str, bool]] = []
     (whole,) = slices(file.file)
@@ -175,7 +175,7 @@ def ours(name: str, data: bytes, schema: pa.Schema) -> list[tuple[str, bool]]:
 
 
 def sparks(spark: SparkSession, name: str, path: Path, columns: str) -> list[tuple[str, bool]]:
-    """Return the same from Spark's reader."""
+    """Return each record of Spark's reader as JSON, and whether all its values fit."""
     rows = (
         spark.read.format(name)
         .schema(f"{columns}, _corrupt_record string")
@@ -197,10 +197,10 @@ def sparks(spark: SparkSession, name: str, path: Path, columns: str) -> list[tup
     [("json", JSON_COLUMNS, JSON_LINES), ("csv", CSV_COLUMNS, CSV_LINES)],
     ids=["json", "csv"],
 )
-def test_the_same_rows(
+def test_records_that_fit_are_those_of_spark(
     spark: SparkSession, tmp_path: Path, name: str, columns: str, lines: list[str]
 ) -> None:
-    """A value that we accept is accepted and equal in Spark; a value that Spark rejects, we reject."""
+    """A record that fits for us fits for Spark and has the same values. Spark may accept more."""
     data = "\n".join(lines).encode()
     (tmp_path / "x").write_bytes(data)
     schema = arrow_schema(spark.createDataFrame([], columns).schema)
@@ -209,7 +209,7 @@ def test_the_same_rows(
     expected = sparks(spark, name, tmp_path / "x", columns)
     assert len(known) == len(found) == len(expected)
     for line, mine, theirs in zip(known, found, expected, strict=True):
-        # Of rejected records, Spark leaves out more.
+        # For records that do not fit, Spark leaves out more values.
         assert (mine if mine[1] else mine[1]) == (theirs if mine[1] else theirs[1]), line
 
 
@@ -229,10 +229,10 @@ def test_the_same_rows(
         ],
     ),
 )
-def test_what_spark_makes_fit(
+def test_values_that_spark_coerces_do_not_fit(
     spark: SparkSession, tmp_path: Path, name: str, column: str, line: str, theirs: str
 ) -> None:
-    """Values that Spark rounds, truncates or guesses are rejected."""
+    """Spark rounds, truncates or guesses these values; we report that they do not fit."""
     (tmp_path / "x").write_text(line)
     schema = arrow_schema(spark.createDataFrame([], column).schema)
     ((_, fits),) = ours(name, line.encode(), schema)
@@ -240,8 +240,8 @@ def test_what_spark_makes_fit(
     assert sparks(spark, name, tmp_path / "x", column)[0][0] == theirs
 
 
-def test_doubled_quotes(spark: SparkSession, tmp_path: Path) -> None:
-    """A doubled quote is one quote: for us by default, for Spark with an option."""
+def test_doubled_quotes_are_one_quote(spark: SparkSession, tmp_path: Path) -> None:
+    """This is our default. In Spark it needs option escape."""
     (tmp_path / "x").write_text('"a""x",1\n')
     ((mine, _),) = ours("csv", b'"a""x",1\n', pa.schema([("s", pa.string()), ("n", pa.int32())]))
     theirs = (

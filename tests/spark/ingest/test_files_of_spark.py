@@ -1,4 +1,4 @@
-"""Files of Spark's own writers, which are read like Spark reads them."""
+"""Files that Spark wrote: we read the same values that Spark reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-#: A row for each id, with every type, nulls at each level, and times on both sides of 1970 and of 1900.
+#: A row for each id, with every type, nulls at each level, and times around 1970 and 1900.
 QUERY = """
 select id, nullif(id, 3) n, cast(id as tinyint) i8, cast(id as smallint) i16, cast(id as int) i32,
   cast(id as float) f, id / 7 d, id = 1 b, concat('é', id) s, cast(concat('x', id) as binary) raw,
@@ -37,13 +37,13 @@ TIMES = """, timestamp_micros(id * {step} - {before}) t,
 
 
 def files(directory: Path) -> list[Pinned]:
-    """Return the data files in a directory that Spark wrote."""
+    """Return the data files that Spark wrote in a directory."""
     store = LocalStore(directory)
     return [Pinned(store, File.of(info)) for info in store.list() if info.path[:1] not in (".", "_")]
 
 
 def ours(name: str, sources: list[Pinned], schema: pa.Schema, **options: str) -> list[dict[str, Any]]:
-    """Return the records in files."""
+    """Return the records of the files, as our reader reads them."""
     columns = Columns(schema=schema, new="fail")
     found = [records(INPUT_FORMATS[name](options), source, columns) for source in sources]
     return [row for rows in found for row, _, _ in rows]
@@ -55,12 +55,14 @@ def theirs(frame: DataFrame, schema: pa.Schema) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("stored", ["INT96", "TIMESTAMP_MICROS", with_all("TIMESTAMP_MILLIS")])
-def test_parquet(spark: SparkSession, tmp_path: Path, stored: str) -> None:
-    """Values of every type and the schema are those of Spark's reader, for any storage of timestamps."""
+def test_parquet_values_and_schema_are_those_of_spark(
+    spark: SparkSession, tmp_path: Path, stored: str
+) -> None:
+    """Values and schema are those of Spark, for each type in which Spark stores timestamps."""
     setting = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(setting, stored)
     try:
-        # One of them stores only milliseconds.
+        # TIMESTAMP_MILLIS keeps only milliseconds.
         step, before = 31_557_600_123_456_000, 62_135_596_800_000_000
         more = TIMES.format(step=step, before=before)
         spark.sql(QUERY.format(more=more)).coalesce(1).write.parquet(str(tmp_path / "p"))
@@ -73,8 +75,8 @@ def test_parquet(spark: SparkSession, tmp_path: Path, stored: str) -> None:
     assert ours("parquet", sources, schema) == theirs(frame, schema)
 
 
-def test_orc(spark: SparkSession, tmp_path: Path) -> None:
-    """All types except instants, which Spark stores in local time: they need option timeZone."""
+def test_orc_values_without_timestamps_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark stores timestamps in ORC in local time, so reading those needs option timeZone."""
     spark.sql(QUERY.format(more="")).coalesce(1).write.orc(str(tmp_path / "o"))
     frame = spark.read.orc(str(tmp_path / "o"))
     schema = arrow_schema(nullable(frame.schema))
@@ -83,8 +85,8 @@ def test_orc(spark: SparkSession, tmp_path: Path) -> None:
     assert ours("orc", sources, schema) == theirs(frame, schema)
 
 
-def test_orc_instants(spark: SparkSession, tmp_path: Path) -> None:
-    """Instants are read with the time zone of the process that wrote them."""
+def test_orc_timestamps_need_the_zone_of_the_writer(spark: SparkSession, tmp_path: Path) -> None:
+    """With the time zone of the process that wrote them, timestamps are read correctly."""
     spark.sql(
         QUERY.format(more=TIMES.format(step=31_557_600_123_456, before=94_672_800_000_000))
     ).coalesce(1).write.orc(str(tmp_path / "o"))
@@ -99,8 +101,10 @@ def test_orc_instants(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", with_all("bzip2"), with_all("deflate")])
-def test_text(spark: SparkSession, tmp_path: Path, compression: str) -> None:
-    """Lines in every compression that Hadoop writes without native code."""
+def test_text_is_read_in_every_compression(
+    spark: SparkSession, tmp_path: Path, compression: str
+) -> None:
+    """Lines are read in every compression that Hadoop writes without native code."""
     lines = spark.range(50_000).selectExpr("concat('é line ', id) value").coalesce(1)
     lines.write.option("compression", compression).text(str(tmp_path / "t"))
     found = ours("text", files(tmp_path / "t"), pa.schema([("value", pa.string())]))
@@ -108,8 +112,10 @@ def test_text(spark: SparkSession, tmp_path: Path, compression: str) -> None:
 
 
 @pytest.mark.parametrize("compression", ["snappy", "lz4"])
-def test_hadoops_own_streams_are_told(spark: SparkSession, tmp_path: Path, compression: str) -> None:
-    """Unknown compressions are refused, and not read as lines."""
+def test_compressions_of_hadoop_are_refused(
+    spark: SparkSession, tmp_path: Path, compression: str
+) -> None:
+    """A file that cannot be decompressed is never read as lines."""
     spark.range(5).selectExpr("concat('line ', id) value").coalesce(1).write.option(
         "compression", compression
     ).text(str(tmp_path / "t"))
@@ -118,7 +124,7 @@ def test_hadoops_own_streams_are_told(spark: SparkSession, tmp_path: Path, compr
 
 
 def test_lines_end_where_spark_ends_them(spark: SparkSession, tmp_path: Path) -> None:
-    """Lines may end with LF, CR or both, or at the end of the file; a byte order mark is not text."""
+    """Lines end with a line feed, a carriage return or both. A byte order mark is not text."""
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfa\rb\r\nc\n\n\rd\r")
     (tmp_path / "b.txt").write_bytes(b"x||y|||z\n||")
     schema = pa.schema([("value", pa.string())])

@@ -1,4 +1,4 @@
-"""Files of other programs that arrive while the stream runs."""
+"""Public data sets that arrive while the stream runs: the output has exactly their rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Options = Mapping[str, str]
 
 @pytest.fixture
 def landing(tmp_path: Path) -> Landing:
-    """A directory, with a query to another one."""
+    """A directory, with a query that copies it to another directory."""
     return new_landing("local", tmp_path, lambda: pytest.fail("no server is needed"))
 
 
@@ -42,9 +42,9 @@ class Flights:
     """The flights that left New York City in 2013.
 
     Attributes:
-        schema: the columns, in Spark's types.
+        schema: their columns, in Spark's syntax.
         file: the published file.
-        table: all flights, read by pyarrow.
+        table: all flights, as pyarrow reads the file.
     """
 
     schema: str
@@ -52,12 +52,12 @@ class Flights:
     table: pa.Table
 
     def csv(self, month: int) -> bytes:
-        """Return the flights of a month, in their published form."""
+        """Return the flights of a month in the published form."""
         header, *lines = self.file.read_bytes().splitlines(keepends=True)
         return header + b"".join(line for line in lines if line.split(b",")[1] == b"%d" % month)
 
     def json(self, month: int) -> bytes:
-        """Return the flights of a month as JSON lines, without unknown values."""
+        """Return the flights of a month as JSON lines, without missing values."""
         rows = self.table.filter(pc.equal(self.table["month"], month)).to_pylist()
         known = (dict(_known_values(row)) for row in rows)
         return "".join(json.dumps(row, default=datetime.isoformat) + "\n" for row in known).encode()
@@ -77,10 +77,10 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Flights:
     ("kind", "months", "options"),
     [("csv", 12, {"header": "true", "nullValue": "NA"}), with_all("json", 3, {})],
 )
-def test_flights_are_dropped_in_while_the_stream_runs(
+def test_flights_arrive_while_the_stream_runs(
     spark: SparkSession, landing: Landing, published: Flights, kind: str, months: int, options: Options
 ) -> None:
-    """One file for each month, some compressed, some cut into slices, give the same table."""
+    """With a file for each month, some compressed, some in slices, the output has the same table."""
     landing = landing.with_options(fileFormat=kind, metadata="false", sliceBytes="1MiB", **options)
     flow = evolve(landing.flow, columns=published.schema, select=("*",))
     query = flow.start(spark, processingTime="0 seconds")
@@ -108,14 +108,14 @@ def test_flights_are_dropped_in_while_the_stream_runs(
 
 
 def vega(name: str) -> Path:
-    """Return a file of the package vega_datasets, which is not imported: that would need pandas."""
+    """Return a file of the package vega_datasets without an import, which would need pandas."""
     spec = importlib.util.find_spec("vega_datasets")
     assert spec is not None and spec.submodule_search_locations, "./run test installs vega_datasets"
     return Path(spec.submodule_search_locations[0], "_data", name)
 
 
 def rows_of(path: Path) -> list[Mapping[str, Any]]:
-    """Return the rows of a file from another reader."""
+    """Return the rows of a file as other libraries read them."""
     rows: list[Mapping[str, Any]]
     if path.suffix == ".json":
         rows = json.loads(path.read_text())
@@ -133,10 +133,10 @@ def rows_of(path: Path) -> list[Mapping[str, Any]]:
         with_all("seattle-weather.csv", {"header": "true", "inferSchema": "true"}),
     ],
 )
-def test_tables_of_others_arrive_with_inferred_columns(
+def test_public_tables_arrive_with_inferred_columns(
     spark: SparkSession, landing: Landing, name: str, options: Options
 ) -> None:
-    """JSON documents, and CSV with quotes: each row is read once, with all of its values."""
+    """Each row of JSON documents and of CSV with quotes is there once, with all its values."""
     source = vega(name)
     landing = landing.with_options(fileFormat=source.suffix[1:], metadata="false", **options)
     landing.put_bytes(name, source.read_bytes())

@@ -1,7 +1,7 @@
-"""Guarantees of a source in a real Spark: each version of each file is delivered once.
+"""The guarantees of a source in a real Spark: each version of each file is read once.
 
-This holds whatever happens to files, drivers, checkpoints and state. (Drivers are killed in
-``tests/spark/crash/test_ingest.py``.)
+This holds for changed and deleted files, and for lost checkpoints and state. The tests in
+``tests/spark/crash/test_ingest.py`` kill drivers.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def local(tmp_path: Path) -> Landing:
-    """A directory with its state, and a query that writes to another directory."""
+    """A directory, its state in the default place, and a query that copies it to another directory."""
     return new_landing("local", tmp_path, lambda: pytest.fail("no server is needed"))
 
 
 @pytest.fixture
 def s3(tmp_path: Path, ministack: Ministack) -> Landing:
-    """A prefix on S3 with its state in DynamoDB, and a query that writes to another prefix."""
+    """A prefix on S3 with its state in DynamoDB, and a query that copies it to another prefix."""
     return new_landing("s3", tmp_path, lambda: ministack)
 
 
 @contextmanager
 def held(spark: SparkSession, landing: Landing, at: str, **trap: Any) -> Iterator[StreamingQuery]:
-    """Run a query to a moment of its first batch at which a trap holds it; then let it continue."""
+    """Run a query up to a trap in its first batch, and let it continue at the end of the block."""
     with Gate() as gate:
         trapped = BatchTrap(**{"at": at, "what": "hold", "batch": 0, "port": gate.port, **trap})
         query = evolve(landing.flow, trap=trapped).start(spark)
@@ -61,34 +61,36 @@ def held(spark: SparkSession, landing: Landing, at: str, **trap: Any) -> Iterato
 
 
 class Ended:
-    """A query as a job for `Gate.wait`."""
+    """A query with the methods that `Gate.wait` needs of a job."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
 
     def done(self) -> bool:
-        """Return whether the query is over."""
+        """Return whether the query has ended."""
         return not self._query.isActive
 
     def exception(self) -> Exception | None:
-        """Return the error of the query."""
+        """Return the error that ended the query."""
         return self._query.exception()
 
 
 def refused(spark: SparkSession, landing: Landing, error: str) -> None:
-    """Check that the query ends with an error of ours, and commits nothing."""
+    """Check that the query ends with this error of ours, and commits nothing."""
     before = landing.committed()
     with pytest.raises(StreamingQueryException, match=rf"commitlog\.errors\.{error}"):
         landing.flow.run(spark)
     assert landing.committed() == before
 
 
-# -- names and times of files ------------------------------------------------------------------------
+# -- files in a bucket ----------------------------------------------------------------------------------
 
 
 def test_files_of_one_second_and_late_ones_are_read(spark: SparkSession, local: Landing) -> None:
-    """A new file is read even if its time is that of files that were read, or earlier within the
-    grace window."""
+    """A file is known by its name and content, and not by its time.
+
+    A new file may have the time of files that were read, or an earlier one in the grace window.
+    """
     landing = local.with_options(remember="window", grace="1h")
     now = int(time.time()) - 10.0
     landing.put("b.txt", "one", modified=now)
@@ -105,7 +107,7 @@ def test_files_of_one_second_and_late_ones_are_read(spark: SparkSession, local: 
 def test_an_upload_that_began_long_before_is_read(
     spark: SparkSession, s3: Landing, ministack: Ministack
 ) -> None:
-    """A multipart object is read although it has the time of its begin, and later objects were read."""
+    """A multipart object appears when its upload ends, and is read although later files were read."""
     client = ministack.client("s3")
     key = {"Bucket": s3.bucket, "Key": s3.key("a-late.txt")}
     upload = client.create_multipart_upload(**key)["UploadId"]
@@ -121,7 +123,7 @@ def test_an_upload_that_began_long_before_is_read(
     s3.audit(spark, query)
 
 
-#: Names that must be quoted in requests or paths.
+#: Names that need quoting at some step.
 NAMES = [
     "ü €.txt",
     "zwei  Leerzeichen .txt",
@@ -139,7 +141,7 @@ NAMES = [
 
 @pytest.mark.parametrize("way", ["local", with_all("s3", marks=[pytest.mark.servers])])
 def test_any_name_is_read(spark: SparkSession, request: pytest.FixtureRequest, way: str) -> None:
-    """Names are unchanged; empty files have no records; hidden files are ignored."""
+    """Names are kept unchanged, empty files have no records, and hidden files are ignored."""
     landing: Landing = request.getfixturevalue(way)
     for number, name in enumerate(NAMES):
         landing.put(name, f"Zeile {number}")
@@ -155,10 +157,10 @@ def test_any_name_is_read(spark: SparkSession, request: pytest.FixtureRequest, w
 
 
 @pytest.mark.servers
-def test_a_key_that_cannot_be_a_path_is_told(
+def test_a_key_that_is_no_path_is_reported(
     spark: SparkSession, s3: Landing, ministack: Ministack
 ) -> None:
-    """Keys that this library refuses are listed and quarantined."""
+    """Keys of other tools that this library refuses are listed and end up as problems."""
     client = ministack.client("s3")
     strange = ["new\nline.txt", "a//b.txt", "tab\t.txt"]
     for name in strange:
@@ -173,7 +175,7 @@ def test_a_key_that_cannot_be_a_path_is_told(
 
 
 def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing) -> None:
-    """Offsets and the list row do not grow with the size of a batch."""
+    """Neither Spark's record of a batch nor a row of the state's table grows with the batch."""
     landing = local.with_options(maxFilesPerTrigger="10000", partitionBytes="2GiB")
     top = Path(landing.flow.source["path"])
     for number in range(10_300):
@@ -196,15 +198,16 @@ def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing) -
 
 # -- files that change -------------------------------------------------------------------------------
 
-#: More bytes than one read takes.
+#: More than one read.
 LONG = [f"{number} " + "x" * 1000 for number in range(9000)]
 
 
 @pytest.mark.parametrize("changed", [with_all("again"), with_all("ignore"), "fail"])
 def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str) -> None:
-    """Each version of a file that changes is delivered as a whole or not at all.
+    """All records of a version are delivered or none, whenever the file is overwritten.
 
-    The new version is read or ignored, or the query ends, as the option says.
+    This may be before, during or after reading. The new version is read or ignored, or the query ends
+    until option changed says what to do.
     """
     landing = local.with_options(changed=changed)
     landing.put("z.txt", "read")
@@ -241,7 +244,7 @@ def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str
 def test_files_are_deleted_before_they_are_read(
     spark: SparkSession, local: Landing, missing: str
 ) -> None:
-    """Without missing files, the query continues and records them, or it ends, as the option says."""
+    """The query skips the files and records a problem for each, or ends until it may skip them."""
     landing = local.with_options(missing=missing)
     for name in ("a.txt", "b.txt", "c.txt"):
         landing.put(name, name)
@@ -266,13 +269,13 @@ def test_files_are_deleted_before_they_are_read(
 
 
 def test_a_run_of_what_is_available_ends_while_files_arrive(spark: SparkSession, local: Landing) -> None:
-    """It reads the files that existed at its start, in limited batches; the next run reads the rest."""
+    """It reads the files from before its start, in batches of the given size; the next run, the rest."""
     landing = local.with_options(maxFilesPerTrigger="2")
     for name in ("b.txt", "c.txt", "d.txt", "e.txt", "f.txt"):
         landing.put(name, name)
     there = landing.rows_of(*landing.records)
     with held(spark, landing, "commit") as query:
-        # Not in the second in which the run began: a store's clock has a resolution of a second.
+        # A second later than the start of the run, because a store keeps times in seconds.
         later = time.time() + 1
         landing.put("a.txt", "new", modified=later)
         landing.put("g.txt", "new", modified=later)
@@ -284,10 +287,11 @@ def test_a_run_of_what_is_available_ends_while_files_arrive(spark: SparkSession,
 # -- files that cannot be read -----------------------------------------------------------------------
 
 
-def test_what_cannot_be_read_is_put_aside(spark: SparkSession, local: Landing) -> None:
-    """An unreadable record ends the query, or is quarantined with the rest of its file.
+def test_unreadable_records_are_quarantined(spark: SparkSession, local: Landing) -> None:
+    """An unreadable record ends the query, or only the records before it are delivered.
 
-    The rest is read when an operator asks for it, or from a new version of the file.
+    The other records of the same version are delivered after a retry by an operator, and those of a new
+    version at once.
     """
     columns = "value STRING, number INT, _metadata STRUCT<file_path: STRING>"
     landing = local.with_options(fileFormat="json")
@@ -321,8 +325,8 @@ def test_what_cannot_be_read_is_put_aside(spark: SparkSession, local: Landing) -
 # -- limits ------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_larger_than_a_batch(spark: SparkSession, local: Landing) -> None:
-    """The slices of a large file are in several batches; a restart continues with the next slice."""
+def test_a_file_may_be_larger_than_a_batch(spark: SparkSession, local: Landing) -> None:
+    """Its slices are read in several batches, and a restart continues with the next slice."""
     landing = local.with_options(maxBytesPerTrigger="20KiB", sliceBytes="8KiB")
     landing.put("a.txt", *(f"{number} " + "é" * (number % 50) for number in range(2000)))
     size = Path(landing.flow.source["path"], "a.txt").stat().st_size
@@ -350,12 +354,12 @@ def test_a_file_is_larger_than_a_batch(spark: SparkSession, local: Landing) -> N
 def test_checkpoint_and_state_are_restored_lost_and_reset(
     spark: SparkSession, local: Landing, tmp_path: Path
 ) -> None:
-    """An earlier checkpoint is accepted if its epochs are kept; any other mismatch is refused.
+    """An earlier checkpoint continues if its epochs are kept; any other mismatch is refused.
 
-    Another source in the same table is not affected.
+    None of this touches another source in the same table.
     """
     state = f"sqlite://{tmp_path}/state.sqlite"
-    # Nothing is remembered for longer than necessary.
+    # State is kept only as long as necessary.
     landing = local.with_options(maxFilesPerTrigger="1", state=state, remember="window", grace="0s")
     other = new_landing("local", tmp_path / "other", lambda: pytest.fail("no server is needed"))
     other = other.with_options(state=state)
@@ -399,7 +403,7 @@ def test_checkpoint_and_state_are_restored_lost_and_reset(
 
 
 def back(checkpoint: Path, batch: int) -> None:
-    """Restore a checkpoint to its state before a batch, as from a backup."""
+    """Set a checkpoint back to its state before a batch, as restoring a backup does."""
     for log in ("offsets", "commits"):
         for path in (checkpoint / log).iterdir():
             if int(path.name.strip(".").removesuffix(".crc")) >= batch:
@@ -424,8 +428,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_outlived(spark: SparkSession, local: Landing, name: str) -> None:
-    """Lost answers of the table of the state, and failed task attempts, change no row."""
+def test_a_query_survives_a_fault(spark: SparkSession, local: Landing, name: str) -> None:
+    """Lost answers of the state's table and failed task attempts do not end the query or change rows."""
     landing = local.with_options(maxFilesPerTrigger="2")
     for number in range(5):
         landing.put(f"{number}.txt", "equal", f"Zeile {number}")
@@ -435,7 +439,7 @@ def test_a_fault_is_outlived(spark: SparkSession, local: Landing, name: str) -> 
 
 
 def test_the_process_of_the_source_is_killed(spark: SparkSession, local: Landing) -> None:
-    """The query ends, and a restart continues."""
+    """The query ends, and its restart continues where it was."""
     landing = local.with_options(maxFilesPerTrigger="1")
     landing.put("a.txt", "one")
     landing.put("b.txt", "two")

@@ -1,4 +1,4 @@
-"""Progress of ingest sources in real queries, in listeners and metrics."""
+"""Progress reports of the ingest sources of a query, batch by batch, and their metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROGRESS = IngestProgress(
 
 
 def samples(path: Path) -> dict[str, dict[str, float]]:
-    """Return the metrics in a file by name without prefix, then by source."""
+    """Return the metrics in a file, by name without prefix and then by source."""
     text = path.read_text()
     parsed = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
     return {
@@ -49,7 +49,7 @@ def samples(path: Path) -> dict[str, dict[str, float]]:
 
 
 def test_metrics_add_up_batches(tmp_path: Path) -> None:
-    """Batches and rows are summed; other metrics are of the last batch, for each query and source."""
+    """Batches and rows are summed; other values are those of the last batch of a query and source."""
     path = tmp_path / "ingest.prom"
     file = MetricsFile(path)
     file(PROGRESS)
@@ -66,8 +66,8 @@ def test_metrics_add_up_batches(tmp_path: Path) -> None:
     assert '{query="landing",source="s3://lake/\\"in\\""}' in path.read_text()
 
 
-def test_the_file_of_metrics_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """The file is readable by other users, replaced in one step, and kept if the write fails."""
+def test_the_metrics_file_is_replaced_atomically(tmp_path: Path) -> None:
+    """Other users may read it, no other file remains, and a failed write keeps the old content."""
     path = tmp_path / "ingest.prom"
     file = MetricsFile(path)
     file(PROGRESS)
@@ -99,8 +99,8 @@ def event(*sources: tuple[Any, Any, Any]) -> Any:
     return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress)))
 
 
-def test_other_sources_are_passed_over() -> None:
-    """Other sources, and our sources without data in the batch, are not reported."""
+def test_other_sources_are_not_reported() -> None:
+    """Sources of other formats, and sources of ours without new files in the batch, are not reported."""
     reported: list[IngestProgress] = []
     end = Offset(source="s", epoch=3, born="b", claim="c").to_json()
     start = {**end, "epoch": 2}
@@ -121,7 +121,7 @@ def test_other_sources_are_passed_over() -> None:
 
 @contextmanager
 def listening(spark: SparkSession, callback: Any) -> Iterator[None]:
-    """Register a listener during the context."""
+    """Report batches to `callback` within the block."""
     listener = IngestListener(callback)
     spark.streams.addListener(listener)
     try:
@@ -131,10 +131,11 @@ def listening(spark: SparkSession, callback: Any) -> Iterator[None]:
 
 
 @pytest.mark.spark
-def test_batches_of_a_query_are_told_of(spark: SparkSession, tmp_path: Path) -> None:
-    """Each batch is reported with its rows and counters; one of an earlier run, without counters.
+def test_batches_of_a_query_are_reported(spark: SparkSession, tmp_path: Path) -> None:
+    """Each batch is reported with its rows and the counters of its source.
 
-    An error in the callback does not stop the query.
+    A batch that an earlier run planned is reported without counters. An error of the callback
+    stops nothing.
     """
     reported: queue.Queue[IngestProgress] = queue.Queue()
     metrics = MetricsFile(tmp_path / "ingest.prom")

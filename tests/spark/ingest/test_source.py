@@ -35,11 +35,11 @@ pytestmark = pytest.mark.spark
 
 @frozen
 class Stream:
-    """A query that reads a directory, and writes its rows to a directory of Parquet files.
+    """A query that reads a directory and keeps its rows in a directory of Parquet files.
 
     Attributes:
-        scratch: the directory of the query.
-        options: options of the source.
+        scratch: a directory of its own.
+        options: of the source.
     """
 
     scratch: Path
@@ -58,7 +58,7 @@ class Stream:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def run(self, spark: SparkSession, schema: str | None = None, **options: Any) -> StreamingQuery:
-        """Read until there is nothing new; return the query, or raise its error."""
+        """Read until there is nothing new; return the query, or raise the error that ended it."""
         reader = spark.readStream.format("commitlog_ingest")
         reader = reader.options(**{"fileFormat": "json", **self.options, **options})
         rows = (reader if schema is None else reader.schema(schema)).load(str(self.input))
@@ -73,14 +73,17 @@ class Stream:
         return query
 
     def rows(self, spark: SparkSession) -> list[dict[str, Any]]:
-        """Return all rows, ordered by their text."""
+        """Return all rows that were read, in the order of their text."""
         read = spark.read.format("commitlog").load(str(self.scratch / "out"))
         return sorted((row.asDict(recursive=True) for row in read.collect()), key=str)
 
 
 def test_columns_are_inferred_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Columns are inferred once. A file with new columns stops the query before it is read, until an
-    option says what to do."""
+    """The columns are those of the first files and do not change.
+
+    A file with another column stops the query before any of its records is read. With option newColumns
+    the query continues.
+    """
     stream = Stream(tmp_path)
     stream.feed("1.json", {"a": 1, "b": "x"}, {"a": 2})
     stream.run(spark)
@@ -93,7 +96,7 @@ def test_columns_are_inferred_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_new_columns_are_rescued(spark: SparkSession, tmp_path: Path) -> None:
-    """Values without a column are rescued as JSON."""
+    """Values that do not fit the columns are kept as JSON."""
     stream = Stream(tmp_path, {"newColumns": "rescue"})
     stream.feed("1.json", {"a": 1})
     stream.run(spark)
@@ -105,8 +108,8 @@ def test_new_columns_are_rescued(spark: SparkSession, tmp_path: Path) -> None:
     assert json.loads(rescued["_rescued"]) == {"a": "two", "c": {"d": [1, None]}}
 
 
-def test_a_schema_that_is_given(spark: SparkSession, tmp_path: Path) -> None:
-    """A user's schema selects columns and types; nothing is inferred."""
+def test_a_schema_selects_columns_and_types(spark: SparkSession, tmp_path: Path) -> None:
+    """Only the columns of the schema are read, with its types, and nothing is inferred."""
     stream = Stream(tmp_path)
     stream.feed("year=2026/1.json", {"a": 1, "b": "x"})
     stream.run(spark, "a DOUBLE, year INT, _metadata STRUCT<file_name STRING, offset BIGINT>")
@@ -115,8 +118,8 @@ def test_a_schema_that_is_given(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
-def test_directories_as_spark_writes_them(spark: SparkSession, tmp_path: Path) -> None:
-    """Directories of `partitionBy` are read as in Spark with time zone UTC."""
+def test_partition_directories_of_spark_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """A directory written with `partitionBy` is read as Spark reads it in a session in UTC."""
     stream = Stream(tmp_path, {"fileFormat": "parquet"})
     query = (
         "SELECT id AS a, timestamp'2026-01-01 00:00:00' + make_interval(0,0,0,0,0,id) AS ts,"
@@ -143,10 +146,10 @@ def test_directories_as_spark_writes_them(spark: SparkSession, tmp_path: Path) -
         ("a INT", {"state": "sqlite:////nowhere/at/all.db"}, "nowhere"),
     ],
 )
-def test_refused(
+def test_invalid_options_are_refused(
     spark: SparkSession, tmp_path: Path, schema: str | None, options: dict[str, str], said: str
 ) -> None:
-    """Wrong options are refused with a clear error before reading."""
+    """The error names the problem, and nothing is read."""
     with pytest.raises((PySparkException, StreamingQueryException)) as raised:
         Stream(tmp_path).run(spark, schema, **options)
     assert said in str(raised.value)
@@ -164,14 +167,14 @@ def _csv(table: pa.Table, path: Path) -> None:
         ("csv", _csv, {"header": "true", "inferSchema": "true"}),
     ],
 )
-def test_formats(
+def test_each_format_is_read_with_its_columns(
     spark: SparkSession,
     tmp_path: Path,
     name: str,
     write: Callable[[pa.Table, Path], None],
     options: dict[str, str],
 ) -> None:
-    """Columnar files are read with their own columns."""
+    """Parquet, ORC and CSV files are read with their own columns."""
     stream = Stream(tmp_path, {"fileFormat": name, **options})
     for number in range(3):
         write(pa.table({"id": [number, number + 10], "text": ["ü", None]}), stream.input / f"{number}")
@@ -181,8 +184,8 @@ def test_formats(
     assert {row["text"] for row in rows} == {"ü", None}
 
 
-def test_lines_of_text(spark: SparkSession, tmp_path: Path) -> None:
-    """A line of text is a row; its offset is in the metadata."""
+def test_each_line_of_text_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    """A row has the text of a line, and its offset on request."""
     stream = Stream(tmp_path, {"fileFormat": "text", "metadata": "true", "pathGlobFilter": "*.log"})
     (stream.input / "day=1").mkdir()
     (stream.input / "day=1" / "a.log").write_text("eins\nzwei\n")
@@ -194,8 +197,8 @@ def test_lines_of_text(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
-def test_batches_and_their_counters(spark: SparkSession, tmp_path: Path) -> None:
-    """A batch has a limited number of files, and the query's progress has the counters of the source."""
+def test_batches_are_limited_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch has at most maxFilesPerTrigger files, and the query's progress has the counters."""
     stream = Stream(tmp_path, {"maxFilesPerTrigger": 2})
     for number in range(5):
         stream.feed(f"{number}.json", {"a": number})
@@ -211,10 +214,10 @@ def test_batches_and_their_counters(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.servers
-def test_no_secret_is_written_down(
+def test_credentials_are_not_written_anywhere(
     spark: SparkSession, tmp_path: Path, ministack: Ministack, spark_logs: SparkLogs
 ) -> None:
-    """Credentials in options reach the services; no plan, log or state shows them."""
+    """Credentials from options reach the services. No plan, log, checkpoint or state contains them."""
     name = ministack.new_table_name()
     given = {_camel(option): value for option, value in ministack.options.items()}
     given |= {f"state.{option}": value for option, value in given.items()}

@@ -1,4 +1,4 @@
-"""The streaming sink in a real Spark: batches after restarts, replays and failures."""
+"""The streaming sink in a real Spark: batches of a query after restarts, replays and crashes."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Stream:
     """A query that copies the numbers in the files of a directory to an output.
 
     Attributes:
-        scratch: the directory of the input and the checkpoint.
-        url: URL of the output.
-        place: options to reach the output.
+        scratch: the directory of the input and of the checkpoint.
+        url: of the output.
+        place: options with which the output is opened.
     """
 
     scratch: Path
@@ -56,7 +56,7 @@ class Stream:
         return self.scratch / "checkpoint"
 
     def feed(self, *numbers: int, columns: str = "id") -> None:
-        """Add an input file, which becomes a batch; files are taken in the order of their times."""
+        """Add an input file. Each file becomes a batch, in the order of the file times."""
         path = self.scratch / "input" / f"{numbers[0]}.parquet"
         path.parent.mkdir(exist_ok=True)
         pq.write_table(pa.table({columns: list(numbers)}), path)
@@ -65,7 +65,7 @@ class Stream:
     def run(
         self, spark: SparkSession, *columns: str, source: str = "commitlog", **options: str
     ) -> StreamingQuery:
-        """Run the query until all input is taken; return it, or raise its error."""
+        """Run the query until it has read all input; return it, or raise the error that ended it."""
         rows = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
         query = (
             rows.parquet(str(self.scratch / "input"))
@@ -83,7 +83,7 @@ class Stream:
         return query
 
     def forget_commit(self, batch: int) -> None:
-        """Change the checkpoint to its state when Spark dies right after our commit of `batch`."""
+        """Set the checkpoint back to its state if Spark dies right after our commit of `batch`."""
         for name in (str(batch), f".{batch}.crc"):
             (self.checkpoint / "commits" / name).unlink()
 
@@ -122,7 +122,7 @@ def stream(request: pytest.FixtureRequest, local: Stream) -> Stream:
     table = server.new_table_name()
     leases = parse_table_url(f"dynamodb://{table}").with_options(server.options)
     open_table(leases, LEASE_SCHEMA).create()
-    # The shortest lease, because the lease of a dead driver delays the next one.
+    # The shortest lease, because the test waits for the lease of a dead driver.
     place = {**server.options, "commit": f"dynamo:{table}:3000"}
     return Stream(local.scratch, f"s3://{server.new_bucket()}/out", place)
 
@@ -134,9 +134,9 @@ def jobs_of(query: StreamingQuery, count: int) -> list[str]:
 
 @pytest.mark.parametrize("stream", ["local", "s3"], indirect=True)
 def test_each_batch_is_committed_once(spark: SparkSession, stream: Stream) -> None:
-    """The id of a batch is that of its query, with a number, also after a restart.
+    """Each batch is a job named after its query and number, and a restart continues with the next one.
 
-    A batch that Spark runs again after its commit adds no row, and its staged files are dropped.
+    A batch whose commit Spark has not recorded runs again, adds no row and drops its staged files.
     """
     stream.feed(0, 1)
     stream.feed(2, 3)
@@ -152,7 +152,7 @@ def test_each_batch_is_committed_once(spark: SparkSession, stream: Stream) -> No
 
 
 def test_another_query_is_another_stream(spark: SparkSession, local: Stream) -> None:
-    """Without its checkpoint, a query is a new one with new batches."""
+    """A query without its checkpoint is a new query, and its batches have their own job ids."""
     local.feed(0, 1)
     first = local.run(spark)
     local.checkpoint.rename(local.scratch / "kept")
@@ -164,7 +164,7 @@ def test_another_query_is_another_stream(spark: SparkSession, local: Stream) -> 
 
 
 def test_batches_may_be_partitioned_and_logged(spark: SparkSession, local: Stream) -> None:
-    """Partition columns become directories, and a logged output stays logged."""
+    """Partition columns become directories, and an output with visibility=logged keeps it."""
     local.feed(0, 1, 2)
     options = {"partitionBy": "odd", "fileFormat": "json"}
     local.run(spark, "id", "id % 2 as odd", visibility="logged", **options)
@@ -181,8 +181,8 @@ def test_batches_may_be_partitioned_and_logged(spark: SparkSession, local: Strea
     assert sorted(map(tuple, read.collect())) == [(0, 0), (1, 1), (2, 0), (3, 1)]
 
 
-def test_other_columns_end_the_query_unless_merged(spark: SparkSession, local: Stream) -> None:
-    """A batch that does not fit the output fails with our error, and runs with mergeSchema."""
+def test_new_columns_end_the_query_unless_merged(spark: SparkSession, local: Stream) -> None:
+    """A batch with other columns fails with our error, and succeeds with mergeSchema."""
     local.feed(0, 1)
     query = local.run(spark)
     local.feed(2, 3)
@@ -197,7 +197,7 @@ def test_other_columns_end_the_query_unless_merged(spark: SparkSession, local: S
 
 
 def test_a_batch_that_fails_leaves_nothing_and_is_run_again(spark: SparkSession, local: Stream) -> None:
-    """When a task fails in all attempts, the query ends and drops its files; a restart continues."""
+    """If a task uses up its retries, the query ends and leaves no staged file; a restart continues."""
     local.feed(0, 1)
     with pytest.raises(StreamingQueryException, match="not today"):
         local.run(spark, "if(id = 1, raise_error('not today'), id) as id")
@@ -208,7 +208,7 @@ def test_a_batch_that_fails_leaves_nothing_and_is_run_again(spark: SparkSession,
     local.check(spark, range(2), jobs_of(query, 1))
 
 
-def test_what_streams_cannot_do_is_refused(spark: SparkSession, local: Stream) -> None:
+def test_options_that_streams_do_not_support_are_refused(spark: SparkSession, local: Stream) -> None:
     """Output mode complete, and the options of batch queries, are refused before anything is written."""
     local.feed(0)
     rows = spark.readStream.schema("id bigint").parquet(str(local.scratch / "input"))
@@ -222,7 +222,7 @@ def test_what_streams_cannot_do_is_refused(spark: SparkSession, local: Stream) -
 
 
 def test_a_task_without_a_message_is_never_committed(local: Stream) -> None:
-    """A missing message stops the commit, because rows would be missing; abort ignores it."""
+    """Leaving the task out would lose its rows. `abort` treats it as a task that did not finish."""
     source = CommitlogDataSource({"path": local.url})
     writer = source.streamWriter(StructType().add("id", "long"), False)
     assert isinstance(writer, CommitlogStreamWriter)

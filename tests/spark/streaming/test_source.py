@@ -1,4 +1,4 @@
-"""Reading an output as a stream: batches, positions, columns, rewrites and restarts."""
+"""Following an output with Spark: positions, columns, formats, replaced files and expired versions."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ MORE = StructType().add("id", "long").add("more", "string")
 
 @frozen
 class Place:
-    """An output in a directory, and helpers to read it as a stream without Spark."""
+    """An output in a directory, with methods to follow it without Spark."""
 
     url: str
 
     def open(self) -> Output:
-        """Open it."""
+        """Open the output."""
         return Output(ReadOptions.parse({"path": self.url}).open())
 
     def add(self, ids: Iterable[int], columns: StructType = IDS, **options: Any) -> None:
@@ -63,7 +63,7 @@ class Place:
             output.commit(job, files)
 
     def source(self, **options: str) -> CommitlogDataSource:
-        """Return the data source."""
+        """Return the data source in the form that Spark creates."""
         return CommitlogDataSource({"path": self.url, **options})
 
     def tail(self, schema: StructType | None = None, **options: str) -> CommitlogStreamReader:
@@ -105,7 +105,7 @@ def ids(tail: CommitlogStreamReader, start: dict[str, Any]) -> list[int]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A new output."""
+    """An output that does not exist yet."""
     return Place(str(tmp_path / "out"))
 
 
@@ -113,7 +113,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_options_of_streams_and_of_batches(place: Place) -> None:
-    """Options of streams have defaults; streams and batch queries refuse each other's options."""
+    """Options of streams have defaults. Batch queries and streams refuse each other's options."""
     options = TailOptions.parse({"path": "/out"})
     found = options.starting, options.on_rewrite, options.max_files, options.max_bytes
     assert found == ("all", "fail", 1000, None)
@@ -134,8 +134,8 @@ def test_options_of_streams_and_of_batches(place: Place) -> None:
 # -- batches -----------------------------------------------------------------------------------------
 
 
-def test_batches_are_bounded_unless_all_is_asked_for(place: Place) -> None:
-    """Batches have limits by files and by bytes, except for triggers without limits."""
+def test_batches_are_limited_unless_spark_asks_for_all(place: Place) -> None:
+    """Files and bytes limit a batch, unless Spark asks for all available data."""
     place.add(range(5))
     tail = place.tail(maxFilesPerTrigger="2")
     start = tail.initialOffset()
@@ -151,8 +151,10 @@ def test_batches_are_bounded_unless_all_is_asked_for(place: Place) -> None:
     ("starting", "expected"),
     [("all", [0, 1, 2, 3]), ("latest", [3]), ("0", [0, 1, 2, 3]), ("1", [2, 3])],
 )
-def test_a_query_begins_where_it_is_told(place: Place, starting: str, expected: list[int]) -> None:
-    """A query begins with all rows, with none, or with those after a version."""
+def test_a_query_begins_at_the_starting_version(
+    place: Place, starting: str, expected: list[int]
+) -> None:
+    """It begins with all rows, with new rows only, or with the rows after a version."""
     place.add([0, 1])
     place.add([2])
     tail = place.tail(startingVersion=starting)
@@ -163,10 +165,8 @@ def test_a_query_begins_where_it_is_told(place: Place, starting: str, expected: 
 
 
 @pytest.mark.parametrize("starting", ["all", "latest", "0"])
-def test_a_query_begins_at_one_place_whatever_is_committed_meanwhile(
-    place: Place, starting: str
-) -> None:
-    """The initial offset is the same before the first batch is planned and when it runs."""
+def test_the_initial_offset_does_not_change_with_later_commits(place: Place, starting: str) -> None:
+    """Spark asks for the initial offset before it plans the first batch, and again before it runs it."""
     place.add([0])
     tail = place.tail(startingVersion=starting, maxFilesPerTrigger="3")
     start = tail.initialOffset()
@@ -179,7 +179,7 @@ def test_a_query_begins_at_one_place_whatever_is_committed_meanwhile(
 @pytest.mark.parametrize("starting", ["all", "latest"])
 @pytest.mark.parametrize("files", [1, 2, 3])
 def test_a_first_batch_is_run_again_as_it_was_planned(place: Place, starting: str, files: int) -> None:
-    """A first batch that is run again by another process has the same rows, despite new commits."""
+    """The process that planned the batch dies before its commit, and its successor finds more rows."""
     place.add([0, 1])
     options = {"startingVersion": starting, "maxFilesPerTrigger": f"{files}"}
     tail = place.tail(**options)
@@ -195,8 +195,8 @@ def test_a_first_batch_is_run_again_as_it_was_planned(place: Place, starting: st
 
 
 @pytest.mark.parametrize("files", ["1", "2", "3"])
-def test_a_first_batch_that_would_begin_elsewhere_is_not_read(place: Place, files: str) -> None:
-    """A checkpoint without the beginning of the first batch is an error, not a loss of rows."""
+def test_a_first_batch_without_its_beginning_is_refused(place: Place, files: str) -> None:
+    """If the checkpoint does not record where the batch begins, reading fails and no row is lost."""
     place.add([0, 1])
     tail = place.tail(maxFilesPerTrigger=files)
     start = tail.initialOffset()
@@ -208,8 +208,8 @@ def test_a_first_batch_that_would_begin_elsewhere_is_not_read(place: Place, file
         rows(again, again.initialOffset(), end)
 
 
-def test_a_query_that_ends_by_itself_takes_what_was_there_when_it_began(place: Place) -> None:
-    """With Trigger.AvailableNow, later commits belong to the next run."""
+def test_available_now_reads_the_versions_from_before_its_start(place: Place) -> None:
+    """With Trigger.AvailableNow, the next run reads later commits."""
     place.add([0])
     place.add([1])
     tail = place.tail(maxFilesPerTrigger="1")
@@ -222,8 +222,8 @@ def test_a_query_that_ends_by_itself_takes_what_was_there_when_it_began(place: P
     assert follow(tail, end)[0] == [[2]]
 
 
-def test_an_output_may_be_followed_before_it_is_there(place: Place) -> None:
-    """A query with named columns can begin before the first commit."""
+def test_an_output_can_be_followed_before_its_first_commit(place: Place) -> None:
+    """This needs a schema, because the output has none yet."""
     with pytest.raises(NotFound, match="nothing has been committed"):
         place.tail()
     tail = place.tail(IDS)
@@ -236,8 +236,8 @@ def test_an_output_may_be_followed_before_it_is_there(place: Place) -> None:
 # -- columns -----------------------------------------------------------------------------------------
 
 
-def test_further_columns_end_a_query_and_the_next_run_reads_them(place: Place) -> None:
-    """A batch with new columns ends the query; after a restart, older rows have nulls."""
+def test_new_columns_end_a_query_and_the_next_run_reads_them(place: Place) -> None:
+    """The batch with the new column is not read without it. Earlier rows have null in it."""
     place.add([0])
     tail = place.tail()
     start = tail.initialOffset()
@@ -249,8 +249,8 @@ def test_further_columns_end_a_query_and_the_next_run_reads_them(place: Place) -
     assert again == [{"id": 0, "more": None}, {"id": 1, "more": "1"}]
 
 
-def test_columns_that_were_not_asked_for_are_not_missed(place: Place) -> None:
-    """A query with named columns reads these, and ignores existing and new others."""
+def test_a_query_with_a_schema_ignores_other_columns(place: Place) -> None:
+    """A query that names its columns reads only those, also after other columns are added."""
     place.add([0], MORE)
     asked = StructType().add("more", "string")
     tail = place.tail(asked)
@@ -260,8 +260,8 @@ def test_columns_that_were_not_asked_for_are_not_missed(place: Place) -> None:
     assert rows(tail, start, end) == [{"more": "0"}, {"more": "1"}]
 
 
-def test_columns_that_are_asked_for_have_to_be_there(place: Place) -> None:
-    """A query with a missing column or another type is refused."""
+def test_a_requested_column_must_exist(place: Place) -> None:
+    """A query does not begin with a column that the output lacks or that has another type."""
     place.add([0])
     for asked in (MORE, StructType().add("id", "string")):
         with pytest.raises(ConfigurationError, match=r"the output has no (more|id) string; it has id"):
@@ -269,7 +269,7 @@ def test_columns_that_are_asked_for_have_to_be_there(place: Place) -> None:
 
 
 def test_a_column_of_another_type_is_not_read(place: Place) -> None:
-    """Rows of another type after an overwrite end the query."""
+    """An overwrite may change types. Rows from before it are not read with the new type."""
     place.add([0])
     tail = place.tail(IDS, onRewrite="added")
     start = tail.initialOffset()
@@ -278,11 +278,11 @@ def test_a_column_of_another_type_is_not_read(place: Place) -> None:
         tail.partitions(start, tail.latestOffset(start, ReadAllAvailable()))
 
 
-# -- rewrites and missing files ----------------------------------------------------------------------
+# -- replaced rows and expired versions -----------------------------------------------------------------
 
 
-def test_a_commit_that_removes_rows_ends_a_query_unless_it_is_told_otherwise(place: Place) -> None:
-    """Commits before a rewrite are read; then the error names the options."""
+def test_a_commit_that_removes_rows_ends_a_query_by_default(place: Place) -> None:
+    """The versions before it are read; then the error names the option with the choices."""
     place.add([0])
     tail = place.tail()
     start = tail.initialOffset()
@@ -303,7 +303,7 @@ def test_a_commit_that_removes_rows_ends_a_query_unless_it_is_told_otherwise(pla
 
 
 def merge(place: Place) -> None:
-    """Merge the files of the output in a job of mode rewrite."""
+    """Rewrite the output as compaction does, from the view of a query that follows it."""
     output = place.open()
     with output.store:
         old = output.snapshot().files
@@ -316,7 +316,7 @@ def merge(place: Place) -> None:
 
 
 def test_a_query_that_lags_behind_compaction_reads_logged_outputs_until_gc(place: Place) -> None:
-    """Replaced files stay readable until gc; then they are an error, not a loss of rows."""
+    """Old files are kept for the query. Once gc has removed them, reading fails and no row is lost."""
     place.add([0], visibility="logged")
     tail = place.tail(maxFilesPerTrigger="1")
     start = tail.initialOffset()
@@ -332,13 +332,13 @@ def test_a_query_that_lags_behind_compaction_reads_logged_outputs_until_gc(place
     for begin in (start, middle):
         with pytest.raises(StateMismatch, match="is gone"):
             rows(tail, begin, tail.latestOffset(begin, tail.getDefaultReadLimit()))
-    # A new query finds all rows in the new files.
+    # A new query finds all rows in the merged file.
     again = place.tail()
     assert ids(again, again.initialOffset()) == [0, 1, 2, 3]
 
 
-def test_without_the_right_to_write_only_what_is_complete_is_read(place: Place) -> None:
-    """A reader that must not write waits until a dead driver's job is published."""
+def test_without_roll_forward_only_complete_versions_are_read(place: Place) -> None:
+    """A version that a dead driver left incomplete is not read until it is completed."""
     place.add([0])
     place.add([1])
     success = Path(place.url) / "_SUCCESS"
@@ -366,7 +366,7 @@ def copy(
 
 
 def run(rows: DataFrame, target: Path, **options: str) -> list[dict[str, Any]]:
-    """Copy `rows` until there is nothing new; return Spark's progress of the batches."""
+    """Copy `rows` until there is nothing new; return Spark's progress reports of batches with rows."""
     query = copy(rows, target, **options)
     try:
         query.awaitTermination()
@@ -381,8 +381,11 @@ def read(spark: SparkSession, url: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.spark
-def test_a_query_goes_on_where_it_stopped(spark: SparkSession, place: Place, tmp_path: Path) -> None:
-    """A query continues from its checkpoint, reports its position, and ends at new columns."""
+def test_a_query_continues_where_it_stopped(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+    """The checkpoint holds the position of the query, and its progress shows how far it lags.
+
+    New columns end the query until it is started again.
+    """
     place.add(range(5))
     follow = spark.readStream.format("commitlog").option("maxFilesPerTrigger", 2)
     first = run(follow.load(place.url), tmp_path / "copy")
@@ -407,7 +410,7 @@ def test_a_query_goes_on_where_it_stopped(spark: SparkSession, place: Place, tmp
 def test_all_formats_and_partitions(
     spark: SparkSession, place: Place, tmp_path: Path, visibility: str
 ) -> None:
-    """A stream reads the same rows as a batch query, in any format."""
+    """The query reads the same rows as a batch query, from files of every format."""
     for number, kind in enumerate(["parquet", "orc", "json", "arrow", "csv"]):
         first = 10 * number
         rows = spark.range(first, first + 10, 1, 2).selectExpr(
@@ -424,10 +427,10 @@ def test_all_formats_and_partitions(
 
 
 @pytest.mark.spark
-def test_writers_compaction_and_gc_beside_a_running_query(
+def test_writers_compaction_and_gc_during_a_query(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:
-    """Each row is copied once, in any order of commits."""
+    """Each row is copied once, in any order of the commits."""
     place.add([0], visibility="logged")
     rows = spark.readStream.format("commitlog").option("maxFilesPerTrigger", 3).load(place.url)
     query = copy(rows, tmp_path / "copy", {"processingTime": "100 milliseconds"})

@@ -1,6 +1,6 @@
-"""All uses of Spark once, for a Python with another Spark than that of the tests.
+"""One round through all uses of Spark, for a Python with another Spark than that of the tests.
 
-``python smoke.py DIRECTORY`` works in the directory, and prints the results as JSON.
+``python smoke.py DIRECTORY`` works in the directory and prints the results of the steps as JSON.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def error_of(step: Callable[[], Any]) -> str:
 
 
 def versions(path: Path) -> list[str]:
-    """Return the mode of each version; raise if anything is left staged."""
+    """Return the mode of each version; raise if any file is left staged."""
     output = Output(commitlog.connect(str(path)))
     with output.store:
         assert list(output.store.list_staged()) == []

@@ -1,4 +1,4 @@
-"""The oldest declared Spark, with the oldest declared versions of all other dependencies."""
+"""The oldest supported Spark, in an environment of its own."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = [
 PYTHON = ROOT / ".venv/floors/bin/python"
 
 
-def test_spark_4_2(tmp_path: Path) -> None:
-    """Batches, streams, sources, reads and the configured committer work with that Spark."""
+def test_all_uses_work_with_spark_4_2(tmp_path: Path) -> None:
+    """Batches, streams, sources, reads and the configured committer, built with that Spark, all work."""
     if not PYTHON.exists():
         reason = f"there is no {PYTHON}, which ./run test --all sets up"
         assert not os.environ.get("CI"), reason
@@ -37,7 +37,7 @@ def test_spark_4_2(tmp_path: Path) -> None:
             cwd=tmp_path,
             env={
                 **os.environ,
-                # Spark finds the format by a module on the path, as in an installed package.
+                # The workers find the format through a module on the path, as in an installed package.
                 "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]),
                 "PYSPARK_PYTHON": str(PYTHON),
                 "PYSPARK_DRIVER_PYTHON": str(PYTHON),
