@@ -505,8 +505,7 @@ class ConditionalStore:
             if not isinstance(error, NotFound):
                 raise
             # S3 says to begin the upload again after a 409 ("CompleteMultipartUpload", If-None-Match),
-            # so a retry
-            # with the old one may find it gone. If the rival won, the condition shows it.
+            # so a retry with the old one may find it gone. If the rival won, the condition shows it.
             self._look(path, condition)
             raise Conflict(
                 f"the upload to {path!r} was gone before it could be published; nothing was written. "
@@ -540,7 +539,7 @@ class _Strategy:
     """Chooses a committer for each kind of call. Thread-safe.
 
     Args:
-        store: where the objects are.
+        store: the store of the objects.
         native: leaves the condition to the store; None: not allowed.
         lease: works under leases; None: there is no table.
         evidence: the known probe results of the store.

@@ -55,16 +55,16 @@ class Lease:
     """One call's lease. Not thread-safe: it belongs to the call that made it.
 
     Args:
-        table: where the records are.
+        table: the table of the records.
         clock: own clock; the lease is measured on its `monotonic`.
-        backoff: how often, and after what pauses, a request is sent again whose answer was lost.
-        settings: timeout, TTL and so on.
+        backoff: the retry policy after a lost answer.
+        settings: the settings of leases.
         key: the record's key: the object's key in its bucket, and its etag or `CREATE`.
-        owner: a word that no other call ever uses.
+        owner: an id that no other call ever uses.
 
     Attributes:
         record: the record as this call last wrote it, or None while the lease is not held. A lease
-            that ran out stays here: `ends` tells, and taking it again renews it.
+            that ran out (see `ends`) stays here, and acquiring it again renews it.
         interrupted: True once another record was seen after this call had held the lease: another holder
             may have written since.
     """
@@ -205,10 +205,10 @@ def break_lease(
     restarts the count.
 
     Args:
-        table: where the record is.
+        table: the table of the record.
         held: the lease, as this process received it.
         clock: own clock; the wait is measured on its `monotonic`.
-        backoff: how often, and after what pauses, a request is sent again whose answer was lost.
+        backoff: the retry policy after a lost answer.
         settings: `max_clock_skew_rate`, `test_interval`, `max_wait` and `ttl`; the holder's timeout is
             that of its record.
         owner: an id that no other call ever uses.

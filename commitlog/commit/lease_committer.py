@@ -55,7 +55,7 @@ _OVERTAKEN = (
 
 @frozen(kw_only=True)
 class _HeadResult:
-    """What a HEAD saw, and between which moments of the own monotonic clock."""
+    """The result of a HEAD, and the times of its request and response on the own monotonic clock."""
 
     observation: Observation
     sent: float
@@ -193,8 +193,7 @@ class LeaseCommitter:
             raise
         except CommitError as error:
             # The version to replace was seen again. But absence is not a version: removing the created
-            # object
-            # needs another lease.
+            # object needs another lease.
             if lost is not None and isinstance(mutation.condition, IfAbsent):
                 raise mutation.unknown(f"its object may have come and gone; then: {error}") from lost
             raise
@@ -328,10 +327,8 @@ class LeaseCommitter:
             observation = pending()
             if mutation.recognises(observation.info) and mutation.holds(observation.info):
                 # The own nonce with the etag to replace: the content is the same, or the store read the
-                # two
-                # one after the other while the request was in flight, as JuiceFS does. Now the request
-                # is
-                # complete, so another HEAD has the etag to return.
+                # two one after the other while the request was in flight, as JuiceFS does. Now the
+                # request is complete, so another HEAD has the etag to return.
                 observation = self._store.begin_head(mutation.path)()
             return _HeadResult(observation=observation, sent=sent, received=self._clock.monotonic())
 
@@ -345,9 +342,8 @@ class LeaseCommitter:
         """Find out the outcome of a request whose response was lost (rule 7).
 
         Returns LANDED, or UNCHANGED as seen by a HEAD that began when the store's own clock was past the
-        expiry of the request by more than the reserve: it can no longer land. Its body may still have
-            been
-        in flight at the expiry. (The HEAD that shows the time may be older than that time.) Raises
+        expiry of the request by more than the reserve: it can no longer land. (Its body may still have
+        been in flight at the expiry. The HEAD that shows the time may be older than that time.) Raises
         `OutcomeUnknown`, and keeps the lease, if it sees neither.
         """
         ends = lease.ends

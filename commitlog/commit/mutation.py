@@ -1,8 +1,7 @@
-"""A conditional mutation of one object, as the strategies see it.
+"""A conditional mutation of one object: its request, its condition, and how to recognise its result.
 
-It knows how to send itself, when its condition holds, and how to recognise its own result; whether to
-send it, and when, is the matter of
-`commitlog.commit.native_committer` and `commitlog.commit.lease_committer`.
+`commitlog.commit.native_committer` and `commitlog.commit.lease_committer` decide whether and when to
+send it.
 """
 
 from __future__ import annotations
@@ -78,14 +77,14 @@ class Mutation:
     """One conditional call on one object.
 
     Attributes:
-        operation: which request it is.
+        operation: the kind of request.
         path: the object that it creates, replaces or deletes.
-        condition: what must hold of that object.
+        condition: the condition on that object.
         send: sends the request.
-        nonce: the word in the new object's metadata, or None: a copy has the metadata of its source,
-            and a deletion leaves nothing.
-        source: of a copy, looks at its source.
-        body: bytes of the request's body, if there may be more than `LeaseSettings.largest_body`.
+        nonce: the nonce in the metadata of the new object. None for a copy, which has the metadata of
+            its source, and for a deletion.
+        source: returns the source of a copy; None for other operations.
+        body: size of the request's body in bytes, if it may exceed `LeaseSettings.largest_body`.
     """
 
     operation: Operation
@@ -105,7 +104,7 @@ class Mutation:
         return contradiction(self.path, self.condition, info)
 
     def recognises(self, info: ObjectInfo | None) -> bool:
-        """Tell whether `info` bears the nonce of this very call."""
+        """Return whether `info` has the nonce of this call."""
         return self.nonce is not None and info is not None and info.nonce == self.nonce
 
     def read(self, info: ObjectInfo | None, *, exclusive: bool) -> Reading:

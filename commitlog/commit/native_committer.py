@@ -29,13 +29,13 @@ __all__ = ["NativeCommitter"]
 
 
 class NativeCommitter:
-    """Sends a mutation with its condition, and settles what its answers leave open. Thread-safe.
+    """Sends mutations with their conditions, and finds out unknown outcomes. Thread-safe.
 
     Args:
-        store: where.
-        clock: what to wait on between attempts.
-        backoff: how often, and after what pauses, an attempt is repeated that did nothing
-            (`Conflict`, `Unavailable`) or whose answer was lost.
+        store: the store of the objects.
+        clock: the clock for pauses between attempts.
+        backoff: the retry policy for attempts that did nothing (`Conflict`, `Unavailable`) or whose
+            answer was lost.
         spelled: returns the condition of a mutation as the store understands it.
 
     Guarantees: as the store's own condition. Non-guarantees: after a lost answer, a copy that finds its

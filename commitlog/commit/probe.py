@@ -37,7 +37,7 @@ from commitlog.stores.api import (
 
 __all__ = ["PREFIX", "RACERS", "probe"]
 
-#: What scratch paths start with. What a killed probe left there can be removed.
+#: The prefix of scratch paths. Objects that a killed probe left there can be removed.
 PREFIX = ".commitlog-probe-"
 
 #: Rounds of a race. Completing uploads is raced longest: a store is known where a quarter of the rounds,
@@ -46,7 +46,7 @@ _ROUNDS = {Operation.PUT: 6, Operation.COPY: 6, Operation.DELETE: 6, Operation.P
 #: Requests of one race.
 RACERS = 8
 
-#: What says nothing of the store unless it happens whenever it is tried.
+#: Results that say nothing about the store unless they occur in every try.
 _PASSING = frozenset({"Conflict", "OutcomeUnknown"})
 _TRIES = 3
 

@@ -93,7 +93,7 @@ class ProbeReport:
 
     >>> row = ProbeResult(
     ...     kind="fence", check="refuse", expected="RequestExpired", got="stored", ok=False)
-    >>> verdict = ProbeReport(url="s3://bucket", rows=[row])
+    >>> report = ProbeReport(url="s3://bucket", rows=[row])
     >>> ProbeReport.from_json(verdict.to_json()) == verdict, verdict.proves(Kind.FENCE)
     (True, False)
     """
@@ -102,10 +102,10 @@ class ProbeReport:
     rows: tuple[ProbeResult, ...] = field(converter=_tuple)
 
     def is_of(self, url: str) -> bool:
-        """Tell whether the bucket at `url` was probed, whatever prefix of it, by the same endpoint.
+        """Return whether the report is of the bucket at `url`, by the same endpoint and any prefix.
 
-        >>> verdict = ProbeReport(url="s3://bucket/a?region=eu-west-1", rows=())
-        >>> verdict.is_of("s3://bucket"), verdict.is_of("s3://bucket?endpoint_url=http://host:9")
+        >>> report = ProbeReport(url="s3://bucket/a?region=eu-west-1", rows=())
+        >>> report.is_of("s3://bucket"), report.is_of("s3://bucket?endpoint_url=http://host:9")
         (True, False)
         """
         if self.url == url:
@@ -116,18 +116,18 @@ class ProbeReport:
             return False
 
     def measured(self, kind: Kind) -> bool:
-        """Tell whether there is anything of that kind in the verdict."""
+        """Return whether there are results of that kind."""
         return bool(self.of(kind))
 
     def proves(self, kind: Kind) -> bool:
-        """Tell whether all the checks of that kind were made and came out right, each time.
+        """Return whether all checks of that kind were made, and passed each time.
 
-        That is with quoted etags, or with bare ones (`needs_bare`).
+        They passed with quoted etags, or with bare ones (`needs_bare`).
         """
         return self._passes(kind, kind.checks) or self._passes(kind, kind.bare_checks)
 
     def needs_bare(self, kind: Kind) -> bool:
-        """Tell whether the kind is proven with bare etags alone, as on Ceph."""
+        """Return whether the kind is proven only with bare etags, as on Ceph."""
         return self.proves(kind) and not self._passes(kind, kind.checks)
 
     def _passes(self, kind: Kind, checks: frozenset[str]) -> bool:

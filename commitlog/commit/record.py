@@ -16,28 +16,28 @@ from commitlog.tables.api import Absent, Equals, Item, Key, TableCondition, Tabl
 
 __all__ = ["CREATE", "LEASE_SCHEMA", "LeaseRecord"]
 
-#: How a table of leases is keyed.
+#: The keys of a table of leases.
 LEASE_SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl", use="leases")
 
-#: What stands for the etag in the lease to create an object.
+#: The value for the etag in a lease to create an object.
 CREATE = "*"
 
-#: No number of a record is that large. The next generation must have room, too.
+#: All numbers of a record are below this, and so is the next generation.
 _MAX_NUMBER = 2**63
 
 
 @frozen(kw_only=True)
 class LeaseRecord:
-    """Who may write over one version of one object.
+    """The record of a lease on one version of one object.
 
     Attributes:
         path: the object's key in its bucket.
         etag: etag of the version that is going to be replaced or deleted; `CREATE` if there is none.
-        generation: how often the record has been rewritten; it never restarts while anyone may
-            remember it.
+        generation: number of times that the record was rewritten. It never restarts while a process may
+            remember the record.
         timeout: length of the lease in milliseconds; 0 once it was released.
         ttl: epoch second after which the table may drop the record.
-        owner: the call that wrote it, or None if ``object_store`` did.
+        owner: id of the call that wrote it; None for ``object_store``.
     """
 
     path: str = field(validator=validators.min_len(1))

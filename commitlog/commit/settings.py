@@ -23,7 +23,7 @@ MIN_TIMEOUT = 3.0
 
 @frozen(kw_only=True)
 class LeaseSettings:
-    """How a writer takes leases and waits for those of others. Frozen; shared freely between threads.
+    """Settings for acquiring leases and for waiting for those of others. Thread-safe.
 
     Args:
         timeout: length of a lease in seconds, at least 3. It bounds one small request under the lease,

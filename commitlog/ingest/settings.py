@@ -19,9 +19,9 @@ Changed: TypeAlias = Literal["again", "ignore", "fail"]
 Missing: TypeAlias = Literal["fail", "skip"]
 #: Policy for content that cannot be read.
 Unreadable: TypeAlias = Literal["quarantine", "fail"]
-#: Which objects are remembered after they were handed out: those in the grace window, or all for ever.
+#: The objects that are remembered after they were handed out: those in the grace window, or all.
 Remember: TypeAlias = Literal["window", "everything"]
-#: Which objects are read: all, those modified since the first start, or since a time in epoch seconds.
+#: The objects to read: all, those modified since the first start, or since a time in epoch seconds.
 Starting: TypeAlias = Literal["all", "latest"] | float
 
 MAX_SOURCE_BYTES = 512

@@ -18,13 +18,11 @@ from commitlog.errors import CorruptRecord, FormatTooNew
 __all__ = ["ADVICE", "FORMAT", "Document", "decode", "encode"]
 
 #: Format of the records that this library writes; it reads this and all earlier formats. Within a
-#: format,
-#: fields may be added if a reader that does not know them may ignore them.
+#: format, fields may be added if a reader that does not know them may ignore them.
 FORMAT = 1
 
 #: Maximum nesting depth of a record. A record that one caller can just write must be readable for
-#: another,
-#: however much of Python's stack it has used.
+#: another, however much of Python's stack it has used.
 MAX_DEPTH = 100
 
 #: Advice for error messages about corrupt records.

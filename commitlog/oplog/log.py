@@ -332,8 +332,7 @@ class OperationLog:
         mark, there was an earlier decision, and the new one is taken back.
 
         Assumptions: clocks run at about the same rate. A request arrives within a quarter of `retention`
-            of
-        the last reading of the clock, or never. A process that took longer than that does not die, or
+        of the last reading of the clock, or never. A process that took longer than that does not die, or
         lose contact with the store, before that check. Until the check others can read its decision.
 
         Args:

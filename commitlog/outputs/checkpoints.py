@@ -24,11 +24,11 @@ __all__ = ["Checkpoints"]
 
 _log = logging.getLogger(__name__)
 
-#: A checkpoint is due at every version that this divides, and for outputs of very many files, whose
-#: checkpoints are large, at every one that the second divides.
+#: A checkpoint is due at each multiple of `INTERVAL`. Outputs with more than `MANY_FILES` files have
+#: large checkpoints, which are due at each multiple of `LONG_INTERVAL`.
 INTERVAL, LONG_INTERVAL, MANY_FILES = 10, 100, 20_000
 
-#: Checkpoints at versions that this divides are kept for readers of the past; of others the last two.
+#: Checkpoints at multiples of this are kept for readers of old versions; of the others the last two.
 LANDMARK = 1_000
 
 _FORMAT = 1
@@ -39,8 +39,8 @@ class Checkpoints:
     """The checkpoints of one output. Thread-safe.
 
     Args:
-        store: where.
-        directory: path below which they are.
+        store: the store of the output.
+        directory: the directory of the checkpoints.
     """
 
     def __init__(self, store: ConditionalStore, directory: str) -> None:
@@ -62,7 +62,7 @@ class Checkpoints:
 
     @staticmethod
     def due(state: State) -> bool:
-        """Tell whether a checkpoint is to be made of `state`."""
+        """Return whether `state` should be saved as a checkpoint."""
         interval = LONG_INTERVAL if len(state.files) > MANY_FILES else INTERVAL
         return state.version % interval == 0
 

@@ -1,4 +1,4 @@
-"""Which small files of an output to merge into larger ones: a plan, and nothing is read or written."""
+"""The plan of a compaction: which small files of an output to merge. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def plan(
     merged file is large then, or meets other small files in a later plan: there are fewer each time.
 
     Args:
-        files: in order of commit, as `StateTable.files` has them.
-        kind: what the files of a group have in common, besides their partition: format and compression;
-            None for files that are to be left alone.
-        target_bytes: most bytes of a group, from 1 on.
-        min_files: least number of files of a group, from 2 on.
+        files: in order of commit, as in `State.files`.
+        kind: returns the kind of a file, such as format and compression. Files of a group have the same
+            kind and partition. None for a file that is not to be merged.
+        target_bytes: most bytes of a group, at least 1.
+        min_files: least number of files of a group, at least 2.
 
     Raises `ConfigurationError` for other numbers.
 

@@ -33,7 +33,7 @@ class ForeignFile:
     """A file in the directory of an output that none of its jobs wrote.
 
     Attributes:
-        path: where, relative to the output.
+        path: path relative to the output.
         size: bytes.
         etag: as the store lists it; the file was written again if it has another one.
     """
@@ -43,7 +43,7 @@ class ForeignFile:
     etag: str
 
     def is_same(self, other: ForeignFile | None) -> bool:
-        """Tell whether `other`, a file under the same path, is this very file."""
+        """Return whether `other`, a file under the same path, is unchanged."""
         return other is not None and self.size == other.size and same_etag(self.etag, other.etag)
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def partition_in(path: str) -> dict[str, str | None]:
 
 
 def lies_in(path: str, partitions: Collection[Mapping[str, str | None]]) -> bool:
-    """Tell whether the directories of `path` lead into one of `partitions`.
+    """Return whether the directories of `path` lead into one of `partitions`.
 
     A partition without values has the files that are in no partition.
 

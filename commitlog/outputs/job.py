@@ -24,9 +24,8 @@ __all__ = [
     "attempt_of",
 ]
 
-#: What to do about data that is there: add to it; refuse; replace all of it; replace it in those
-#: partitions that the job has files in; replace files that the job names, by other rows, or by the same
-#: rows in other files.
+#: What happens to existing data: the job adds to it; is refused; replaces all of it; replaces it in the
+#: partitions of its own files; or replaces files that it names, by other rows, or by the same rows.
 Mode: TypeAlias = Literal[
     "append", "error", "overwrite", "overwrite-partitions", "overwrite-files", "rewrite"
 ]
@@ -34,10 +33,10 @@ Mode: TypeAlias = Literal[
 #: The modes of jobs that name the files to replace.
 NAMING: frozenset[Mode] = frozenset({"overwrite-files", "rewrite"})
 
-#: Who sees an output: every reader that can list a directory, or only those that read its log.
+#: The readers of an output: all that can list its directory, or only those that read its log.
 Visibility: TypeAlias = Literal["listed", "logged"]
 
-#: Where the files of an output are that only its log shows.
+#: The directory of the files that only the log of an output shows.
 HIDDEN = "_commitlog/data"
 
 #: Smallest and largest value of a column, and the number of nulls.
@@ -51,7 +50,7 @@ _NAMED_ATTEMPT = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 
 
 def attempt_of(path: str) -> str | None:
-    """Return the job attempt that the last segment of `path` bears, or None.
+    """Return the job attempt in the last segment of `path`, or None.
 
     >>> attempt_of("a=1/part-00003-0123456789abcdef0123456789abcdef-c000.parquet")
     '0123456789abcdef0123456789abcdef'

@@ -52,13 +52,13 @@ __all__ = ["AttemptOutcomes", "CommitLog", "already_committed", "other_visibilit
 
 @define(kw_only=True)
 class AttemptOutcomes:
-    """What a stretch of the log says of some attempts.
+    """The outcomes of some attempts, according to a part of the log.
 
     Attributes:
-        open: those that it does not decide.
-        aborted: those that can never be committed.
-        committed: those that are, with their records.
-        end: number of the last record of the stretch.
+        open: attempts that it does not decide.
+        aborted: attempts that can never be committed.
+        committed: committed attempts, with their records.
+        end: number of the last record of that part.
     """
 
     open: set[str]
@@ -69,12 +69,12 @@ class AttemptOutcomes:
 
 @frozen(kw_only=True)
 class ToReplace:
-    """Files that a job names to be replaced.
+    """The files that a job replaces by name.
 
     Attributes:
-        state: the output that they were found to be part of; `CommitLog.commit` takes it along.
-        paths: their paths, unless there are lists of them.
-        manifests: what lists them, if they are too many.
+        state: the state of the output that has these files; an argument of `CommitLog.commit`.
+        paths: their paths; empty if there are manifests.
+        manifests: lists of the files, if they are too many.
     """
 
     state: State
@@ -84,11 +84,11 @@ class ToReplace:
 
 @frozen(kw_only=True)
 class NamedForeign:
-    """Foreign files that a job is to replace.
+    """The foreign files that a job replaces.
 
     Attributes:
-        files: the files, unless there are lists of them.
-        manifests: what lists them, if they are too many.
+        files: the files; empty if there are manifests.
+        manifests: lists of the files, if they are too many.
     """
 
     files: tuple[ForeignFile, ...] = ()
@@ -99,10 +99,10 @@ class CommitLog:
     """The log in one directory. Thread-safe.
 
     Args:
-        store: where.
+        store: the store of the output.
         directory: the ``_commitlog`` directory of the output.
-        clock: dates the records, and what to wait on after a number was lost to another job.
-        backoff: how long to wait then.
+        clock: dates the records, and measures pauses between attempts.
+        backoff: the pauses after another job has taken the number of a record.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class CommitLog:
             yield from self.manifests.foreign(manifest)
 
     def apply(self, record: Record, state: State) -> list[DataFile]:
-        """Take `state` to `record`, the next one; see `StateTable.apply`."""
+        """Take `state` to `record`, the next one; see `State.apply`."""
         return state.apply(record, self.files(record), self.replaced(record))
 
     def state(self, until: int | None = None) -> State:
@@ -369,8 +369,7 @@ class CommitLog:
             return False
         except OutcomeUnknown as unknown:
             # The record that can be read at this number is final. It may be this one, and must not need
-            # another
-            # read: an error of that read would be taken for "nothing added".
+            # another read: an error of that read would be taken for "nothing added".
             try:
                 found = self._entries.get(_name(version))
             except CommitError:
@@ -411,7 +410,7 @@ def other_visibility(job: Job, visibility: Visibility) -> ConfigurationError:
 
 
 def _is_batch_of(job: Job, record: CommitRecord) -> bool:
-    """Tell whether `record` is of the batch that `job` is, or of a later one of its stream."""
+    """Return whether `record` is of the batch of `job`, or of a later batch of its stream."""
     batch = job.batch or Batch.named(job.job_id)
     if batch is None or record.batch is None:
         return False

@@ -39,8 +39,8 @@ class Manifests:
     """The manifests of one output. Thread-safe.
 
     Args:
-        store: where.
-        directory: path below which they are.
+        store: the store of the output.
+        directory: the directory of the manifests.
     """
 
     def __init__(self, store: ConditionalStore, directory: str) -> None:
@@ -48,10 +48,10 @@ class Manifests:
         self.directory = directory
 
     def write(self, attempt: str, files: Sequence[StagedFile]) -> tuple[Manifest, ...]:
-        """Store the list of `attempt`, in as many manifests as it takes; return what names them.
+        """Store the files of `attempt` in as many manifests as necessary; return their descriptions.
 
-        Doing it again with the same list is no error. Raises `AlreadyExists` if the attempt has another
-        list, and what the store raises.
+        A repeated call with the same files is no error. Raises `AlreadyExists` if the attempt has other
+        files, and the errors of the store.
         """
         return tuple(
             self._write(

@@ -70,8 +70,8 @@ class Output:
         clock: dates the records, and measures the waits between retries. The system clock by default.
         executor: publishes and drops uploads in parallel, such as a `ThreadPoolExecutor`. The caller
             shuts it down. None: one by one.
-        backoff: how often publishing is retried before it is left to others, and how long a commit waits
-            after it has lost a number of the log to another job; it tries until it has one.
+        backoff: the retry policy of publishing, and the pauses of a commit after another job has taken
+            the number of its record; a commit tries until it has one.
         new_id: makes unique ids: texts of at least 24 hexadecimal digits.
 
     Guarantees: a job id is committed at most once, ever, with any drivers, retries and recoveries.
@@ -98,8 +98,7 @@ class Output:
         self._new_id = new_id
         directory = join(self.path, "_commitlog")
         # Attempts of different outputs differ in these digits. So nested outputs, whose uploads appear
-        # in one
-        # listing, do not touch each other's uploads.
+        # in one listing, do not touch each other's uploads.
         self._tag = hashlib.sha256(store.key(directory).encode()).hexdigest()[:8]
         backoff = Backoff() if backoff is None else backoff
         self._log = CommitLog(store, directory, clock=self._clock, backoff=backoff)
@@ -322,8 +321,7 @@ class Output:
             gone = list(self._to_remove(job, files) if foreign is None else foreign)
             _check_names(gone)
             # Files that are already visible need no entry for publishing them. But without an entry, no
-            # work
-            # may be left after the commit point.
+            # work may be left after the commit point.
             if job.visibility == "listed" or gone:
                 self._prepare(pending)
             named = self._stored(job, lambda: self._log.name_foreign(job, gone))
@@ -392,8 +390,7 @@ class Output:
 
         A committed job whose uploads were removed by others cannot be completed, now or later. That is
         not an error of this call: `RecoveryReport.lost` names the lost files and the job to run again.
-            Readers
-        and the job itself get `PublishIncomplete` until then.
+        Readers and the job itself get `PublishIncomplete` until then.
 
         Raises `PublishIncomplete`, `CorruptRecord` or `FormatTooNew` for files or records that cannot be
         published or read for now, after all other work was done; or immediately for the log itself. Also
@@ -454,10 +451,8 @@ class Output:
 
         Raises `NotFound` if there is no such version (not yet, or no longer), `PublishIncomplete` if
         files of a committed job cannot be made visible, `CorruptRecord` or `FormatTooNew` if a record
-        cannot be
-        read: no later version can be read then. A past version of a ``listed`` output is gone as soon as
-            a
-        later one replaces a file of it; of a ``logged`` output, when `gc` lets it expire.
+        cannot be read: no later version can be read then. A past version of a ``listed`` output is gone
+        as soon as a later one replaces a file of it; of a ``logged`` output, when `gc` lets it expire.
         """
         asked = version
         if not roll_forward:
@@ -483,8 +478,7 @@ class Output:
                 )
         if roll_forward:
             # Up to the records that were read, since later ones are not in the snapshot; and not
-            # earlier,
-            # since a record may have been added while the log was read.
+            # earlier, since a record may have been added while the log was read.
             self._publisher.roll_forward(until=state.version, strict=False)
         return Snapshot(
             version=state.commit,
@@ -544,9 +538,8 @@ class Output:
         job.check_name(name)
         if job.visibility == "logged":
             # It is visible as soon as it is written, so not even two attempts at one task may share a
-            # path.
-            # The unique part comes last: readers of given files find the partition in the part before
-            # it.
+            # path. The unique part comes last: readers of given files find the partition in the part
+            # before it.
             directory, _, last = name.rpartition("/")
             name = join(HIDDEN, join(directory, join(self._new_id()[:16], last)))
         return join(self.path, name)
@@ -610,8 +603,7 @@ class Output:
             raise _not_prepared(pending.job_id, error) from error
         except AlreadyExists:
             # An earlier call of commit died or is still running. Any process that completes the job uses
-            # that
-            # entry, so the record must name the same files.
+            # that entry, so the record must name the same files.
             # If the entry is gone again, the attempt is decided, and the log has the decision.
             with contextlib.suppress(NotFound):
                 if PendingJob.read(self._pending, pending.attempt) != pending:

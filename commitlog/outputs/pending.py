@@ -19,7 +19,7 @@ from commitlog.stores.api import Staged
 
 __all__ = ["PendingJob"]
 
-#: Most files that are listed in pending entry and commit record themselves.
+#: Most files that a pending entry and a commit record list themselves.
 INLINE_FILES = 1_000
 
 
@@ -31,7 +31,7 @@ class PendingJob:
         job_id: the job.
         attempt: the attempt at it.
         files: the uploads, with paths relative to the output; empty if there are manifests.
-        manifests: what list the uploads, if they are too many.
+        manifests: lists of the uploads, if they are too many.
     """
 
     job_id: str
@@ -61,7 +61,7 @@ class PendingJob:
             yield evolve(file.staged, path=join(root, file.staged.path))
 
     def lists(self, record: CommitRecord) -> bool:
-        """Tell whether these are the files of `record`."""
+        """Return whether `record` has the same files."""
         return (self.data_files(), self.manifests) == (record.files, record.manifests)
 
     def data_files(self) -> tuple[DataFile, ...]:

@@ -50,22 +50,22 @@ __all__ = ["ALIVE", "Publisher"]
 
 _log = logging.getLogger(__name__)
 
-#: Where heartbeats of live attempts are.
+#: The directory of the heartbeats of live attempts.
 ALIVE = "_commitlog/alive"
 
 T = TypeVar("T")
 
 
 class Publisher:
-    """Completes what an output's log has decided. Thread-safe.
+    """Does the work after the commit point of an output. Thread-safe.
 
     Args:
-        store: where.
+        store: the store of the output.
         root: path of the output.
-        log: its log.
-        pending: its pending entries, named by attempt.
-        clock: what to wait on between tries.
-        backoff: how often a request is repeated that may be repeated.
+        log: the log of the output.
+        pending: the pending entries, named by attempt.
+        clock: the clock for pauses between attempts.
+        backoff: the retry policy of requests that can be repeated.
         executor: sends requests in parallel.
     """
 

@@ -228,7 +228,7 @@ class CommitRecord:
         return sum(sizes)
 
     def names(self, paths: tuple[str, ...]) -> bool:
-        """Tell whether these are the files that it names to be replaced, or as many if it lists them."""
+        """Return whether it replaces these files by name; with manifests, whether it is as many."""
         if self.replaced_manifests:
             return sum(manifest.files for manifest in self.replaced_manifests) == len(paths)
         return self.replaced == paths

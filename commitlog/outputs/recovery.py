@@ -42,15 +42,15 @@ def recover(
     tag: str,
     clock: Clock,
 ) -> RecoveryReport:
-    """Recover one output; see `Output.recover` for what that means.
+    """Recover one output; see `Output.recover`.
 
     Args:
-        log: its log.
+        log: the log of the output.
         pending: its pending entries.
         publisher: its publisher.
-        older_than: age in seconds from which an undecided attempt is taken for dead.
-        tag: what the attempts of this output, and of no other, begin with.
-        clock: what time it is, if the store does not tell.
+        older_than: age in seconds from which an undecided attempt is considered dead.
+        tag: the prefix of the attempts of this output, and of no other.
+        clock: the clock, if the store does not give its time.
     """
     # Computed before the heartbeats are read, so that a slow listing does not make live jobs look dead.
     deadline = pending.now(clock) - older_than

@@ -55,15 +55,15 @@ class LostFiles:
 
 @frozen(kw_only=True)
 class RecoveryReport:
-    """What `Output.recover` found and did.
+    """The result of `Output.recover`.
 
     Attributes:
         completed: versions whose files were published, because their drivers had not done it.
-        aborted: attempts that were taken for dead and fenced off, with their job ids where known.
+        aborted: attempts that were considered dead and were aborted, with their job ids if known.
         uploads: number of uploads that were dropped.
-        live: attempts that were left alone, because they are younger than asked for.
-        lost: jobs that are committed and cannot be completed, since files of theirs are gone. Each
-            recovery reports them, until later jobs have replaced these files.
+        live: undecided attempts that are younger than `older_than`.
+        lost: committed jobs that cannot be completed, because files of them are gone. Each recovery
+            reports them, until later jobs have replaced these files.
     """
 
     completed: tuple[int, ...] = ()

@@ -31,7 +31,7 @@ class State:
         jobs: the committed jobs with an id of the caller, with their versions.
         batches: for each stream, the number and version of its last batch.
         schema: schema of the last commit that had one.
-        visibility: that of the commits, or None if there is none.
+        visibility: the visibility of the commits, or None if there is no commit.
         expired: versions below this one cannot be read any more.
         decided: the last `REMEMBERED` decided attempts, with their first known outcome.
     """
@@ -49,9 +49,9 @@ class State:
     _known: set[str] | None = field(default=None, init=False, repr=False, eq=False)
 
     def committed(self, attempt: str) -> bool | None:
-        """Tell whether an attempt was committed; None if it was not decided, or too long ago to tell.
+        """Return whether an attempt was committed; None if it is undecided, or was decided too long ago.
 
-        False is no proof: an attempt that was committed, and then forgotten, may have been ruled out.
+        False is no proof: an attempt that was committed, and then forgotten, may have been aborted.
         """
         return self.decided.get(attempt, True if attempt in self._authors() else None)
 

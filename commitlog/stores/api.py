@@ -228,7 +228,7 @@ class Staged:
     It is plain data: it can be pickled, written to a log, and published from another machine.
 
     Attributes:
-        path: where it will appear.
+        path: the path of the published object.
         upload_id: the store's name for it.
         size: bytes.
         nonce: the nonce in the metadata of the published object.
@@ -252,7 +252,7 @@ class StagedInfo:
     """An upload that is neither published nor aborted, complete or not.
 
     Attributes:
-        path: where it would appear.
+        path: the path of the object, if the upload is published.
         upload_id: the store's name for it.
         initiated: epoch seconds by the store's clock.
     """

@@ -8,10 +8,10 @@ from commitlog.errors import ConfigurationError
 
 __all__ = ["check_metadata", "check_page", "check_range"]
 
-#: What S3 takes as user metadata, keys and values together ("Working with object metadata").
+#: The limit of S3 for user metadata, keys and values together ("Working with object metadata").
 MAX_METADATA_BYTES = 2048
 
-#: What S3 gives in one page of a listing ("ListObjectsV2").
+#: The limit of S3 for one page of a listing ("ListObjectsV2").
 MAX_PAGE = 1000
 
 

@@ -73,7 +73,7 @@ class _Upload:
 
 
 class _Space:
-    """What all stores of one name share. `lock` guards everything in it."""
+    """The state that all stores of one name share. `lock` guards all of it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

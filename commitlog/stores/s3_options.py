@@ -30,7 +30,7 @@ _PREFIX = "x-amz-"
 
 @frozen(kw_only=True)
 class ObjectOptions:
-    """How objects are stored. None leaves it to the bucket.
+    """Options of stored objects. None: the default of the bucket.
 
     Attributes:
         storage_class: such as ``STANDARD_IA``; not one whose objects have to be restored before a read.

@@ -54,7 +54,7 @@ __all__ = [
 T = TypeVar("T")
 InFlight: TypeAlias = Callable[[], T]
 
-#: What an attribute holds: DynamoDB's S, N (whole numbers only), B and BOOL.
+#: The value of an attribute: DynamoDB's S, N (whole numbers only), B and BOOL.
 Value: TypeAlias = str | int | bytes | bool
 Item: TypeAlias = Mapping[str, Value]
 
@@ -73,7 +73,7 @@ _UNDER_WAY = 32
 
 @frozen(kw_only=True)
 class TableSchema:
-    """How the items of a table are keyed and when they expire.
+    """The keys of the items of a table, and their expiry.
 
     Attributes:
         hash_key: name of the attribute (a string) that partitions the table.
@@ -247,7 +247,7 @@ class UnreadableItem:
 
     Attributes:
         item: the attributes that can be read, the key among them.
-        reason: what cannot be read.
+        reason: the part that cannot be read, and why.
     """
 
     item: Item
@@ -307,7 +307,7 @@ class Table(abc.ABC):
 
     #: The URL that opens this table again, without credentials; for messages and for pickling.
     url: str
-    #: How items are keyed.
+    #: The keys of the items.
     schema: TableSchema
 
     # the table itself

@@ -49,14 +49,14 @@ __all__ = ["MemoryTable"]
 
 
 class _Contents:
-    """What all tables of one name share. `lock` guards everything."""
+    """The state that all tables of one name share. `lock` guards all of it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.schema: TableSchema | None = None
         self.created = 0.0
         self.items: dict[str, dict[str | None, dict[str, Value]]] = {}
-        #: How often items were changed, and the earliest expiry as of one such number.
+        #: The number of changes of items, and the earliest expiry after one of these changes.
         self.changes = 0
         self.expiry_at = -1
         self.expiry: int | None = None

@@ -32,8 +32,8 @@ class Change:
     `OSError` comes out of it as it is, and then nothing has happened.
 
     Attributes:
-        left: what the index has of files that have lost their name: inodes with tokens. It is dropped
-            by `tidy` when the change of names is on the disk. A commit of another writer may bring what
+        left: the entries of the index for files that have lost their names: inodes with tokens. `tidy`
+            drops them when the change of names is on the disk. A commit of another writer may bring what
             the index has lost to the disk before that (fsync on btrfs writes one file alone); then a
             power loss would leave the old file without its etag and metadata.
     """

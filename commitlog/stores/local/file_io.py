@@ -13,9 +13,9 @@ __all__ = ["BUFFER", "copy_all", "full_sync", "read_range", "write_all"]
 #: Bytes moved at once through memory.
 BUFFER: Final = 256 * 1024
 
-#: Most bytes that one system call is asked for; Linux moves at most 2 GiB in one.
+#: Most bytes of one system call; Linux moves at most 2 GiB at a time.
 _MOST: Final = 1 << 30
-#: What copy_file_range(2) says where the kernel or the file system cannot do it.
+#: Errors of copy_file_range(2) if the kernel or the file system does not support it.
 _NO_COPY_FILE_RANGE: Final = frozenset({errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP})
 
 

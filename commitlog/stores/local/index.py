@@ -32,7 +32,7 @@ __all__ = ["Index", "Row", "Transaction", "Upload", "etag_of"]
 
 FORMAT: Final = 1
 
-#: How long a writer waits for the others, in seconds. They hold the lock for milliseconds.
+#: Seconds that a writer waits for the lock. Other writers hold it for milliseconds.
 PATIENCE: Final = 60.0
 
 #: Retries of a read-only reader after concurrent changes.
@@ -204,7 +204,7 @@ class Index:
         """Make the file, whole or not at all; one that is there already is left alone.
 
         Args:
-            file: where.
+            file: its path.
             scratch: an unused name in the same file system.
             durable: False leaves it to the operating system when its content reaches the disk.
         """

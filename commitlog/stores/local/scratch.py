@@ -62,7 +62,7 @@ class Base:
 
     @property
     def prefix(self) -> str:
-        """What paths below the opened directory begin with, seen from the base."""
+        """The prefix, as seen from the base, of paths below the opened directory."""
         return "".join(f"{name}/" for name in self.above)
 
     @property
@@ -265,7 +265,7 @@ def find_base(root: str, *, durable: bool) -> Base | None:
 
 
 def _is_trusted(directory: str, found: os.stat_result, root: str) -> bool:
-    """Tell whether the index in a parent of `root` counts."""
+    """Return whether to use the index in a parent of `root`."""
     shared = stat.S_IWOTH | stat.S_ISVTX
     if found.st_mode & shared != shared:
         # Without the sticky bit, who may put an index there may as well replace everything below.

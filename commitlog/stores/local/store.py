@@ -66,9 +66,9 @@ _BOTH = frozenset({IfAbsent, IfMatch})
 
 #: Longest name of a file, in bytes, on every common file system (NAME_MAX).
 _NAME_MAX: Final = 255
-#: How many entries a page of `list_pages` has.
+#: Number of entries in a page of `list_pages`.
 _PAGE: Final = 1000
-#: How many removals are handled at once.
+#: Number of removals in one transaction.
 _BATCH: Final = 500
 #: Retries of a create whose directory is removed concurrently.
 _TRIES: Final = 20

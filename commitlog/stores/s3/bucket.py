@@ -44,7 +44,7 @@ _NO_CHECKSUM = frozenset({"InvalidRequest", "MissingContentMD5"})
 _MARKS = frozenset({"x-amz-request-id", "x-amz-id-2"})
 
 
-#: What to do after a mutation whose answer was lost.
+#: Advice after a mutation whose answer was lost.
 LOOK = "It may have happened, or may yet: look before you repeat it"
 
 
@@ -57,9 +57,9 @@ class Request:
         key: full key; empty for the bucket itself.
         query: names and values, not encoded.
         headers: names in lower case.
-        body: what to send.
-        condition: what the object under `key` must be; adds its header.
-        expiry: when the store must refuse it.
+        body: the body.
+        condition: the condition on the object under `key`; it is sent as a header.
+        expiry: the time from which on the store refuses the request.
     """
 
     method: str
@@ -75,10 +75,10 @@ class Bucket:
     """Sends requests to one bucket. Thread-safe.
 
     Args:
-        name: of the bucket, for messages.
+        name: name of the bucket, for messages.
         client: the client for the URL of the bucket.
-        clock: what `backoff` waits on.
-        backoff: how requests are repeated that may be.
+        clock: the clock for pauses between attempts.
+        backoff: the retry policy of requests that can be repeated.
         headers: headers of every request, names in lower case.
         checksum: whether the MD5 of a body is sent with each PUT and each part. If not, it is sent to a
             bucket that demands it, as one with Object Lock does: such a bucket refuses the first request
@@ -256,7 +256,7 @@ def content_md5(body: bytes | bytearray | memoryview) -> str:
 
 
 def _demands_checksum(response: Response) -> bool:
-    """Tell whether a request was refused because its body had no checksum.
+    """Return whether a request was refused because its body had no checksum.
 
     S3 says ``InvalidRequest``, and its message names the header: "Content-MD5 OR x-amz-checksum- HTTP
     header is required for Put Part requests with Object Lock parameters".
@@ -268,12 +268,12 @@ def _demands_checksum(response: Response) -> bool:
 
 
 def has_code(response: Response) -> bool:
-    """Tell whether an answer has an error code of S3, so that it is the store's own."""
+    """Return whether an answer has an error code of S3, so that it comes from the store."""
     return bool(error_of(response.body)[0])
 
 
 def is_marked(response: Response) -> bool:
-    """Tell whether an answer bears the id by which S3, and most that speak its protocol, mark theirs."""
+    """Return whether an answer has a request id, as answers of S3 and of most other stores do."""
     return not _MARKS.isdisjoint(response.headers)
 
 

@@ -16,13 +16,13 @@ class S3StageWriter(StageWriter):
     """Writes one upload that exists already. Not thread-safe.
 
     Args:
-        bucket: where.
-        key: full key.
-        path: the path that the result names.
+        bucket: the bucket.
+        key: full key of the object.
+        path: path of the object, for the result.
         upload_id: the upload's id.
-        nonce: the nonce that the upload bears.
-        part_size: bytes of the first parts, at least 5 MiB.
-        parallel: parts under way at once, each of them held in memory.
+        nonce: the nonce in the metadata of the upload.
+        part_size: size of the first parts in bytes, at least 5 MiB.
+        parallel: number of parts that are sent at a time; each of them is in memory.
     """
 
     def __init__(

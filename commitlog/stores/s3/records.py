@@ -29,7 +29,7 @@ __all__ = [
     "uploads",
 ]
 
-#: How the headers begin that bear user metadata.
+#: The prefix of the headers with user metadata.
 META = "x-amz-meta-"
 
 _NUMBER = re.compile("[0-9]{1,18}")

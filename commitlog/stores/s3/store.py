@@ -94,8 +94,8 @@ class S3Store(ObjectStore):
 
     Args:
         url: ``s3://bucket/prefix?endpoint_url=…``.
-        options: how to reach the bucket; they override the URL's query.
-        object_options: how objects are stored; they override the URL's query.
+        options: options of the connection; they override the URL's query.
+        object_options: options of stored objects; they override the URL's query.
         session, client: a boto3 session or client for the settings that the options leave open; see
             `AwsSession`.
         clock: dates signatures and measures waits between repeated reads; the system's by default.
@@ -412,8 +412,7 @@ class S3Store(ObjectStore):
 
     def _uploads(self, prefix: str) -> Iterator[StagedInfo]:
         # Not url-encoded, because SeaweedFS claims to encode and does not. Nothing is lost: XML cannot
-        # hold
-        # control characters, and no path has any.
+        # hold control characters, and no path has any.
         query = {"uploads": "", "prefix": prefix}
         following: Mapping[str, str] | None = {}
         while following is not None:

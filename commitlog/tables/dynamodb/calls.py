@@ -49,7 +49,7 @@ _CONFLICTS = frozenset(
     }
 )
 _THROTTLED = THROTTLED | {"ProvisionedThroughputExceeded", "ThrottlingError"}
-#: What messages about keys that are not the table's have in them; there is no code for it.
+#: Texts in messages about keys that do not fit the table; there is no code for this error.
 _KEY_WORDS = ("key element", "the key", "for key", "key schema")
 
 
@@ -75,9 +75,9 @@ class Calls:
         client: the client for the service.
         url: the table, for messages.
         schema: the keys that are wanted, for messages.
-        clock: what retries wait on.
-        backoff: how they wait. Retried are throttled requests and transactions in each other's way,
-            for nothing happened then, and reads that got no answer. Transactions only for
+        clock: the clock for pauses between attempts.
+        backoff: the retry policy. Throttled requests and conflicting transactions are retried, because
+            nothing happened, and reads without an answer. Transactions are retried only for
             `TRANSACT_WITHIN` seconds.
     """
 

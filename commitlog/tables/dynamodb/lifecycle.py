@@ -33,21 +33,21 @@ from commitlog.tables.rules import MARKER_KEY, format_too_new, wrong_schema
 __all__ = ["Lifecycle"]
 
 _TAG = "commitlog-table-version"
-#: How long a table may take to be made, and how long to wait between two looks at it, in seconds.
+#: Most seconds that the creation of a table may take, and seconds between two checks of it.
 _READY_WITHIN = 180.0
 _LOOK_EVERY = 0.5
 
 
 @frozen
 class Lifecycle:
-    """What `Table.create`, `check` and `describe` do on DynamoDB. Thread-safe, stateless.
+    """`Table.create`, `check` and `describe` for DynamoDB. Thread-safe, stateless.
 
     Args:
         calls: the API.
         name: name of the table.
         url: the table, for messages.
         schema: the keys that are wanted.
-        clock: what waiting and the creation time go by.
+        clock: the clock for waiting and for the creation time.
     """
 
     calls: Calls
@@ -313,7 +313,7 @@ def _text_of(value: object) -> str:
 
 
 def _is_on_demand(description: Mapping[str, Any]) -> bool:
-    """Tell whether a table is billed by the request. One that never was does not tell."""
+    """Return whether a table is billed by the request; the answer for one that never was has no mode."""
     return bool(description.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST")
 
 

@@ -58,10 +58,10 @@ class DynamoTable(Table):
 
     Args:
         url: ``dynamodb://name``.
-        schema: how its items are keyed.
-        clock: dates signatures and the version marker, and is what retries wait on.
-        backoff: how throttled and conflicting requests are retried.
-        options: how to reach the service; by default what the URL says.
+        schema: the keys of its items.
+        clock: dates signatures and the version marker, and measures pauses between attempts.
+        backoff: the retry policy of throttled and conflicting requests.
+        options: options of the connection; by default those of the URL.
         session, client: a boto3 session or client for what the options leave open; see `AwsSession`.
 
     A server that does not return the old item of a failed condition makes `ConditionFailed` with
