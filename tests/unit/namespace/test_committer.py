@@ -1,6 +1,6 @@
-"""Publishing a job: all of it or nothing, once, whoever dies or comes in between, at whatever request.
+"""Publishing a job: all of it or nothing, and once, whatever fails or runs at the same time.
 
-What the tests call a *job* is begun, stores a file for each of its names, and is published.
+In these tests a *job* is begun, stores a file for each of its names, and is published.
 """
 
 from __future__ import annotations
@@ -52,23 +52,17 @@ from support.namespace import QUICK, Auditor, ServiceTable, Wire, objects_in, ou
 LAKE = "lake"
 NAMES = ("a", "b", "p=1/c")
 
-#: Is given the name of a request and what performs it, and performs it, or not; may raise.
+#: Performs a request, or not; may raise. Its arguments are the request's name and a function that sends
+#: it.
 Step = Callable[[str, Callable[[], object]], object]
 
-#: What comes of two drivers.
-Told = list[tuple[type[CommitError] | None, type[CommitError] | None]]
+#: The errors of two drivers; None for a success.
+Outcomes = list[tuple[type[CommitError] | None, type[CommitError] | None]]
 
 
 @define
 class Disturbed:
-    """Does something instead of one request, or of all from one on.
-
-    Attributes:
-        at: which request.
-        act: what is done.
-        lasting: whether it is done from then on.
-        reached: whether it was done.
-    """
+    """Acts instead of one request, or of all requests from one on."""
 
     at: int
     act: Step
@@ -86,11 +80,11 @@ class Disturbed:
 
 
 class Dies(BaseException):
-    """A driver is gone."""
+    """The end of a driver's process."""
 
 
 class Driver(DirectoryCommitter):
-    """Publishes at `out`, by a way to the table that can be disturbed."""
+    """A committer of `out` whose connection to the table can be disturbed."""
 
     def __init__(self, lake: Namespace, clock: ManualClock, wire: Wire) -> None:
         super().__init__(lake, "out", clock=clock, backoff=QUICK)
@@ -99,7 +93,7 @@ class Driver(DirectoryCommitter):
 
 @define
 class Site:
-    """A namespace, and any number of drivers that know it; its table keeps tokens or not."""
+    """A namespace and its drivers; its table supports idempotency tokens or not."""
 
     tokens: bool = True
     clock: ManualClock = field(factory=ManualClock)
@@ -119,7 +113,7 @@ class Site:
         self.auditor = Auditor(self.table, LAKE, self.store)
 
     def driver(self) -> Driver:
-        """Return what publishes at `out`, with a way to the table that can be disturbed."""
+        """Return a committer of `out` whose connection to the table can be disturbed."""
         wire = Wire(self.table)
         lake = Namespace(wire, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=60)
         lake.describe()
@@ -132,11 +126,11 @@ class Site:
             return writer.finish()
 
     def files(self, word: str, names: Iterable[str] = NAMES) -> dict[str, Data]:
-        """Return files that a job has stored, each with the word and its name for content."""
+        """Return files that a job has stored; the content of each is the word and its name."""
         return {f"{name}-{word}": self.put(f"{word} {name}") for name in names}
 
     def rows(self, path: str = "out") -> list[str]:
-        """Return the contents of all files at `path`, sorted; an empty list if there is nothing."""
+        """Return the sorted contents of all files at `path`; an empty list if it does not exist."""
         try:
             found = [each for each in self.lake.walk(path) if not each.is_directory]
         except NotFound:
@@ -144,7 +138,7 @@ class Site:
         return sorted(self.lake.read(each.path).decode() for each in found)
 
     def staged(self) -> list[str]:
-        """Return the names of the jobs that are under way."""
+        """Return the names of the attempts in progress."""
         return [each.name for each in self.lake.list(STAGING)] if self.lake.exists(STAGING) else []
 
     def audit(self) -> None:
@@ -168,7 +162,7 @@ def run(
 
 
 def test_a_job_becomes_the_directory() -> None:
-    """Where there is nothing, the job's directory is what comes to be there, with those above it."""
+    """If the target does not exist, the job's directory moves there, and its parents are made."""
     site = Site()
     publication = DirectoryCommitter(site.lake, "deep/er/out", clock=site.clock)
     attempt = publication.begin("one")
@@ -183,7 +177,7 @@ def test_a_job_becomes_the_directory() -> None:
 
 
 def test_a_job_adds_to_a_directory() -> None:
-    """What was there stays, under the names that it had."""
+    """The existing files stay, under their names."""
     site = Site()
     site.lake.write("out/by-hand", b"h")
     for job in ("one", "two"):
@@ -194,7 +188,7 @@ def test_a_job_adds_to_a_directory() -> None:
 
 
 def test_a_job_replaces_a_directory() -> None:
-    """All that was there is gone at once, and can be read for the time of grace by who has it open."""
+    """All old files are gone at once; readers that have opened them can read for the grace period."""
     site = Site()
     run(site.driver(), site.files("old"), "one")
     opened = site.lake.open("out/a-old")
@@ -208,10 +202,8 @@ def test_a_job_replaces_a_directory() -> None:
     site.audit()
 
 
-def test_a_job_that_was_overwritten() -> None:
-    """It is published no second time, be it in what mode, by whom, or wherever the directory is by then;
-    unless the directory was deleted.
-    """
+def test_an_overwritten_job_is_not_published_again() -> None:
+    """This holds in every mode, for every client, and after a rename; deleting the directory ends it."""
     site = Site()
     run(site.driver(), site.files("1"), "1")
     late = site.driver()
@@ -236,8 +228,8 @@ def test_a_job_that_was_overwritten() -> None:
     assert site.rows() == rows_of("again")
 
 
-def test_a_job_that_is_to_be_first() -> None:
-    """In mode ``error``, something at the target is refused when the job begins, and when it ends."""
+def test_mode_error_refuses_an_existing_target() -> None:
+    """It is refused when the job begins and when it is published."""
     site = Site()
     late = site.driver()
     attempt = late.begin("late", mode="error")
@@ -251,15 +243,15 @@ def test_a_job_that_is_to_be_first() -> None:
     site.audit()
 
 
-def test_a_job_without_files() -> None:
-    """It is published all the same: an empty directory, by which it is known."""
+def test_a_job_without_files_is_published() -> None:
+    """Its empty directory marks it as published."""
     site = Site()
     assert run(site.driver(), {}, "one").is_directory
     assert outcome(lambda: site.driver().begin("one")) is JobAlreadyCommitted
 
 
-def test_many_files_and_many_directories() -> None:
-    """Files come in many transactions before the commit point, and at one moment to those who look."""
+def test_many_files_become_visible_at_once() -> None:
+    """The files are linked in many transactions before the commit point; readers see all or none."""
     site = Site()
     files = {f"p={n % 7}/q={n % 3}/part-{n}": site.put(str(n)) for n in range(250)}
     files |= {f"part-{n}": site.put(str(n)) for n in range(250, 1300)}
@@ -272,16 +264,16 @@ def test_many_files_and_many_directories() -> None:
     site.audit()
 
 
-def test_an_attempt_travels() -> None:
-    """Driver and workers are other processes: an attempt is pickled."""
+def test_an_attempt_can_be_pickled() -> None:
+    """Driver and workers are different processes."""
     site = Site()
     attempt = site.driver().begin("one")
     assert pickle.loads(pickle.dumps(attempt)) == attempt
 
 
 @pytest.mark.parametrize("table", ["memory", "sqlite"])
-def test_on_tables_that_are_there(table: str, tmp_path: Path) -> None:
-    """On tables of every kind that one process can make."""
+def test_all_modes_on_local_tables(table: str, tmp_path: Path) -> None:
+    """This covers every kind of table that needs no server."""
     names = open_table(
         "memory://" if table == "memory" else f"sqlite://{tmp_path}/n.db", NAMESPACE_SCHEMA
     )
@@ -301,11 +293,11 @@ def test_on_tables_that_are_there(table: str, tmp_path: Path) -> None:
             assert outcome(partial(DirectoryCommitter(lake, "out").begin, job)) is JobAlreadyCommitted
 
 
-# -- what is refused ---------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------
 
 
-def test_jobs_under_way_are_in_no_listing_of_the_root() -> None:
-    """Nobody who lists or walks a namespace comes upon what has not happened; by name it is found."""
+def test_listings_of_the_root_skip_unpublished_jobs() -> None:
+    """Readers that list or walk the namespace do not see unpublished jobs; their paths can be read."""
     site = Site()
     attempt = site.driver().begin("job")
     lake = site.lake
@@ -321,14 +313,14 @@ def test_jobs_under_way_are_in_no_listing_of_the_root() -> None:
 
 
 @pytest.mark.parametrize("target", ["", STAGING, f"{STAGING}/x", "a//b"])
-def test_where_no_job_can_be(target: str) -> None:
-    """The root, and where jobs are that are under way."""
+def test_invalid_targets_are_refused(target: str) -> None:
+    """A job cannot be the root, or in the staging directory."""
     with pytest.raises(InvalidPath):
         DirectoryCommitter(Site().lake, target)
 
 
-def test_what_no_job_is() -> None:
-    """A blank id, or no text, an unknown mode, a file at the target: refused, with nothing begun."""
+def test_invalid_jobs_are_refused() -> None:
+    """A blank or non-text id, an unknown mode, or a file at the target is refused; nothing is begun."""
     site = Site()
     for bad in (" ", "\ud800", b"job", 5):
         assert outcome(lambda: site.driver().begin(bad)) is ConfigurationError  # type: ignore[arg-type]  # noqa: B023
@@ -342,9 +334,10 @@ def test_what_no_job_is() -> None:
     assert site.staged() == []
 
 
-def test_what_no_files_of_a_job_are() -> None:
-    """Paths that are none, or lead through each other, and one object twice, in whatever directories:
-    refused before anything is linked, so that the same attempt can be published when it is put right.
+def test_invalid_files_are_refused() -> None:
+    """Refused are invalid paths, a path below a file, and one object in two files.
+
+    They are refused before any file is linked, so the same attempt can be published with correct files.
     """
     site = Site()
     driver = site.driver()
@@ -364,11 +357,11 @@ def test_what_no_files_of_a_job_are() -> None:
     site.audit()
 
 
-# -- what has to fit ---------------------------------------------------------------------------------
+# -- schema checks -----------------------------------------------------------------------------------
 
 
-def test_attributes_of_the_directory() -> None:
-    """They are those that `fit` returns: alone for new directories, beside what is there for others."""
+def test_fit_returns_the_attributes_of_the_directory() -> None:
+    """They are the result of `fit`, which gets the directory to which the files are added, or None."""
     site = Site()
     seen: list[str | None] = []
 
@@ -395,8 +388,8 @@ def test_attributes_of_the_directory() -> None:
     assert seen == [None, None, "ab", None, "ab", None, None]
 
 
-def test_rows_that_do_not_fit() -> None:
-    """They are refused before there are files, or before the commit point if it is known then only."""
+def test_rows_that_do_not_fit_are_refused() -> None:
+    """They are refused when the job begins, or before the commit point if the target was made since."""
     site = Site()
 
     def refuse(there: Status | None) -> Mapping[str, str]:
@@ -416,8 +409,8 @@ def test_rows_that_do_not_fit() -> None:
     site.audit()
 
 
-def test_two_jobs_with_other_columns() -> None:
-    """Whatever both find when they look, the directory ends up with the columns of both."""
+def test_two_jobs_with_different_columns() -> None:
+    """The directory ends up with the columns of both, whatever each found when it began."""
 
     def fit(column: str, there: Status | None) -> dict[str, str]:
         before = "" if there is None else there.attributes.get("columns", "")
@@ -431,8 +424,8 @@ def test_two_jobs_with_other_columns() -> None:
         assert site.rows() == rows_of("0", "a", "b")
 
 
-def test_a_directory_with_other_columns_comes_in_between() -> None:
-    """Rows that fitted what was there have to fit what is there now."""
+def test_rows_must_fit_a_directory_that_was_replaced_meanwhile() -> None:
+    """The rows are checked against the current directory, not the earlier one."""
     columns = {"before": "a", "x": "a", "y": "b"}
 
     def fit(job: str, there: Status | None) -> dict[str, str]:
@@ -465,9 +458,9 @@ def interleaved(
     before: str | None = None,
     modes: tuple[Mode, Mode] = ("append", "append"),
     publish: Callable[[DirectoryCommitter, Attempt, Mapping[str, Data]], None] = plain,
-    told: Told | None = None,
+    told: Outcomes | None = None,
 ) -> Iterator[Site]:
-    """Yield what came of two jobs, when one was published before each request of the other's."""
+    """Yield the site after two jobs, when one is published before each request of the other."""
     told = [] if told is None else told
     for at in count():
         site = Site()
@@ -488,9 +481,9 @@ def _meet(
     jobs: tuple[str, str],
     modes: tuple[Mode, Mode],
     publish: Callable[[DirectoryCommitter, Attempt, Mapping[str, Data]], None],
-    told: Told,
+    told: Outcomes,
 ) -> bool:
-    """Publish a job before request `at` of another, or after it if it has less; tell which."""
+    """Publish a job before request `at` of another one, or after it; return whether it got there."""
     drivers = site.driver(), site.driver()
     files = [site.files(job) for job in jobs]
     attempts = [
@@ -515,7 +508,7 @@ def _meet(
 
 @contextmanager
 def disturbing(publication: Driver, disturbance: Disturbed) -> Iterator[Disturbed]:
-    """Disturb a driver for a while."""
+    """Disturb a driver during the block."""
     publication.wire.step = disturbance
     try:
         yield disturbance
@@ -525,9 +518,9 @@ def disturbing(publication: Driver, disturbance: Disturbed) -> Iterator[Disturbe
 
 @pytest.mark.parametrize("before", [None, "before"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_two_attempts_at_one_job(before: str | None, mode: Mode) -> None:
-    """One of them succeeds, wherever the other comes in between, and the other one is told so."""
-    told: Told = []
+def test_one_of_two_attempts_at_a_job_succeeds(before: str | None, mode: Mode) -> None:
+    """Whichever request the second one precedes, the other attempt gets `JobAlreadyCommitted`."""
+    told: Outcomes = []
     for site in interleaved("x", "x", before=before, modes=(mode, mode), told=told):
         kept = [before] if before is not None and mode == "append" else []
         assert site.rows() == rows_of("x", *kept)
@@ -537,9 +530,9 @@ def test_two_attempts_at_one_job(before: str | None, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("modes", [("append", "overwrite"), ("overwrite", "append")])
-def test_two_attempts_at_one_job_in_other_modes(modes: tuple[Mode, Mode]) -> None:
-    """Its rows are there once, whatever becomes of those that were there before."""
-    told: Told = []
+def test_two_attempts_in_different_modes_publish_a_job_once(modes: tuple[Mode, Mode]) -> None:
+    """The rows of the job exist once; earlier rows may be replaced."""
+    told: Outcomes = []
     for site in interleaved("x", "x", before="before", modes=modes, told=told):
         assert site.rows() in (rows_of("x"), rows_of("x", "before"))
         assert set(told[-1]) == {None, JobAlreadyCommitted}
@@ -548,8 +541,8 @@ def test_two_attempts_at_one_job_in_other_modes(modes: tuple[Mode, Mode]) -> Non
 @pytest.mark.parametrize(
     "modes", [("append", "append"), ("append", "overwrite"), ("overwrite", "append")]
 )
-def test_one_of_two_attempts_is_overwritten(modes: tuple[Mode, Mode]) -> None:
-    """The other one is told all the same, wherever that comes in between."""
+def test_an_attempt_is_refused_after_the_other_was_overwritten(modes: tuple[Mode, Mode]) -> None:
+    """It gets `JobAlreadyCommitted`, whichever of its requests the overwrite precedes."""
 
     def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
         publication.publish(attempt, files)
@@ -557,22 +550,22 @@ def test_one_of_two_attempts_is_overwritten(modes: tuple[Mode, Mode]) -> None:
             later = publication.begin(mode="overwrite")
             publication.publish(later, {"later": publication.lake._context.content.put(b"later")})
 
-    told: Told = []
+    told: Outcomes = []
     for site in interleaved("x", "x", before="before", modes=modes, publish=publish, told=told):
         assert site.rows() == ["later"]
         assert set(told[-1]) == {None, JobAlreadyCommitted}
 
 
-def test_two_jobs_at_one_directory() -> None:
-    """Both are there."""
+def test_two_jobs_add_to_one_directory() -> None:
+    """Both are published."""
     for before in (None, "before"):
         for site in interleaved("x", "y", before=before):
             assert site.rows() == rows_of("x", "y", *([before] if before else []))
 
 
-def test_two_jobs_that_want_to_be_first() -> None:
-    """One of them is."""
-    told: Told = []
+def test_only_one_of_two_jobs_in_mode_error_is_published() -> None:
+    """The other one gets `AlreadyExists`."""
+    told: Outcomes = []
     for site in interleaved("x", "y", modes=("error", "error"), told=told):
         assert site.rows() in (rows_of("x"), rows_of("y"))
         assert set(told[-1]) == {None, AlreadyExists}
@@ -580,8 +573,8 @@ def test_two_jobs_that_want_to_be_first() -> None:
 
 
 @pytest.mark.parametrize("modes", [("append", "overwrite"), ("overwrite", "append")])
-def test_one_replaces_what_another_adds_to(modes: tuple[Mode, Mode]) -> None:
-    """It is as if one had come after the other."""
+def test_an_append_and_an_overwrite_have_an_order(modes: tuple[Mode, Mode]) -> None:
+    """The result is that of one job after the other."""
     seen = set()
     for site in interleaved("x", "y", before="before", modes=modes):
         replacing, adding = ("y", "x") if modes[0] == "append" else ("x", "y")
@@ -592,8 +585,8 @@ def test_one_replaces_what_another_adds_to(modes: tuple[Mode, Mode]) -> None:
     assert len(seen) == 2
 
 
-def test_the_directory_is_renamed_meanwhile() -> None:
-    """The job is whole at the old path or at the new one, and nothing of it at the other."""
+def test_the_target_is_renamed_during_a_job() -> None:
+    """All of the job is at the old path or at the new one."""
 
     def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
         if attempt.job_id == "y":
@@ -610,12 +603,12 @@ def test_the_directory_is_renamed_meanwhile() -> None:
     assert places == {True, False}
 
 
-# -- death, and lost answers -------------------------------------------------------------------------
+# -- crashes and lost answers ------------------------------------------------------------------------
 
 
 @define
 class Trouble:
-    """A job that was published in spite of something, and what became of it."""
+    """A job that was published despite a fault, and its state afterwards."""
 
     site: Site
     publication: DirectoryCommitter
@@ -625,12 +618,12 @@ class Trouble:
     reached: bool
 
     def abort(self, publication: DirectoryCommitter | None = None) -> bool:
-        """Abort it."""
+        """Abort the attempt."""
         return (publication or self.publication).abort(self.attempt, self.files)
 
 
 def troubles(mode: Mode, before: str | None, act: Step, *, lasting: bool = False) -> Iterator[Trouble]:
-    """Publish job ``x`` again and again, with something done instead of each of its requests."""
+    """Publish job ``x`` repeatedly, each time with an action instead of another request."""
     for at in count():
         site = Site()
         if before is not None:
@@ -658,15 +651,15 @@ CASES: list[tuple[Mode, str | None]] = [
 
 
 def results(mode: Mode, before: str | None) -> tuple[list[str], list[str]]:
-    """Return what is there if nothing of job ``x`` is, and if all of it is."""
+    """Return the rows without job ``x``, and the rows with all of it."""
     there = [before] if before is not None else []
     return rows_of(*there), rows_of("x", *(there if mode == "append" else []))
 
 
 @pytest.mark.parametrize(("mode", "before"), CASES)
 @pytest.mark.parametrize("done", [False, True])
-def test_the_driver_dies(mode: Mode, before: str | None, done: bool) -> None:
-    """Wherever it does: the job is there, whole, or nothing of it is, and then it is run again."""
+def test_a_crash_publishes_all_or_nothing(mode: Mode, before: str | None, done: bool) -> None:
+    """At whatever request the driver dies, all of the job is published or none; then it is run again."""
 
     def die(_: str, perform: Callable[[], object]) -> None:
         if done:
@@ -690,7 +683,7 @@ def test_the_driver_dies(mode: Mode, before: str | None, done: bool) -> None:
 
 
 def lose(done: bool, what: str, perform: Callable[[], object]) -> None:
-    """Do a request or not, and lose its answer."""
+    """Perform a request or not, and lose its answer."""
     if done:
         perform()
     raise OutcomeUnknown("lost") if what == "transact" else Unavailable("gone")
@@ -698,8 +691,8 @@ def lose(done: bool, what: str, perform: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(("mode", "before"), CASES)
 @pytest.mark.parametrize("done", [False, True])
-def test_an_answer_is_lost(mode: Mode, before: str | None, done: bool) -> None:
-    """The job is published once, and known to be; if only a read failed, it can be tried again."""
+def test_a_lost_answer_publishes_once(mode: Mode, before: str | None, done: bool) -> None:
+    """The driver learns that the job is published; if only a read failed, it can try again."""
     nothing, whole = results(mode, before)
     for trouble in troubles(mode, before, partial(lose, done)):
         site, publication = trouble.site, trouble.publication
@@ -715,8 +708,10 @@ def test_an_answer_is_lost(mode: Mode, before: str | None, done: bool) -> None:
 
 @pytest.mark.parametrize(("mode", "before"), CASES)
 @pytest.mark.parametrize("done", [False, True])
-def test_the_table_falls_silent(mode: Mode, before: str | None, done: bool) -> None:
-    """What became of the job is not known then; to abort it settles that, once the table answers."""
+def test_an_unreachable_table_leaves_the_outcome_unknown(
+    mode: Mode, before: str | None, done: bool
+) -> None:
+    """The outcome is unknown; an abort settles it when the table answers again."""
     heard: list[str] = []
 
     def hush(what: str, perform: Callable[[], object]) -> None:
@@ -739,8 +734,8 @@ def test_the_table_falls_silent(mode: Mode, before: str | None, done: bool) -> N
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_the_table_is_silent_while_it_counts(done: bool) -> None:
-    """Once it answers again, a job that was published is found; of another one nothing is known."""
+def test_the_table_is_unreachable_during_the_commit(done: bool) -> None:
+    """Afterwards a published job is found; for an unpublished job the outcome is unknown."""
     site = Site()
     driver = site.driver()
     attempt, files = driver.begin("x"), site.files("x")
@@ -767,8 +762,10 @@ def test_the_table_is_silent_while_it_counts(done: bool) -> None:
 
 @pytest.mark.parametrize("overwrites", [False, True])
 @pytest.mark.parametrize(("mode", "before"), CASES)
-def test_others_go_on_before_it_is_known(mode: Mode, before: str | None, overwrites: bool) -> None:
-    """The answer is lost, and others have changed or overwritten it before it is looked at."""
+def test_a_published_job_is_found_after_later_changes(
+    mode: Mode, before: str | None, overwrites: bool
+) -> None:
+    """The answer is lost, and others change or overwrite the directory before the driver reads it."""
     site = Site(tokens=False)
     if before is not None:
         run(site.driver(), site.files(before), before)
@@ -798,8 +795,8 @@ def test_others_go_on_before_it_is_known(mode: Mode, before: str | None, overwri
 # -- aborting ----------------------------------------------------------------------------------------
 
 
-def test_an_abort_at_each_request() -> None:
-    """A job is published or aborted, never both, and each is told which."""
+def test_a_job_is_published_or_aborted() -> None:
+    """It is never both, at whatever request the abort runs, and each caller gets the outcome."""
 
     def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
         if attempt.job_id == "x":
@@ -810,15 +807,15 @@ def test_an_abort_at_each_request() -> None:
 
     mine: list[Attempt] = []
     aborted: list[bool] = []
-    told: Told = []
+    told: Outcomes = []
     for site in interleaved("x", "y", publish=publish, told=told):
         assert told[-1] == (JobAborted if aborted[-1] else None, None)
         assert site.rows() == ([] if aborted[-1] else rows_of("x"))
     assert set(aborted) == {True, False}
 
 
-def test_what_is_left_of_an_aborted_job() -> None:
-    """Objects go at once if no file was made of them, and else with the trash, after the grace."""
+def test_an_abort_removes_the_objects() -> None:
+    """Objects without a file are deleted at once, others with the trash after the grace period."""
     site = Site()
     publication = site.driver()
     files = site.files("x")
@@ -843,8 +840,8 @@ def test_what_is_left_of_an_aborted_job() -> None:
     site.audit()
 
 
-def test_to_abort_what_comes_to_be_published_at_that_moment() -> None:
-    """What has become a file by then is left to the trash: no file loses its content before it goes."""
+def test_an_abort_during_publishing_leaves_files_to_the_trash() -> None:
+    """No file loses its content while it exists."""
     site = Site()
     publication, other = site.driver(), site.driver()
     files = site.files("x", ("a",))
@@ -863,8 +860,8 @@ def test_to_abort_what_comes_to_be_published_at_that_moment() -> None:
     site.audit()
 
 
-def test_a_job_that_comes_to_be_published_is_not_dead() -> None:
-    """It may have been begun long ago: whoever sweeps just then leaves it."""
+def test_a_sweep_leaves_a_job_that_is_being_published() -> None:
+    """This holds for an old job, too."""
     site = Site()
     publication, other = site.driver(), site.driver()
     attempt, files = publication.begin("x"), site.files("x")
@@ -882,8 +879,8 @@ def test_a_job_that_comes_to_be_published_is_not_dead() -> None:
     assert site.rows() == rows_of("x")
 
 
-def test_to_abort_what_was_published_and_replaced() -> None:
-    """It is no abort, and removes nothing that readers of the old directory may still read."""
+def test_aborting_a_replaced_job_has_no_effect() -> None:
+    """It is not aborted, and readers of the old directory can still read its files."""
     site = Site()
     publication = site.driver()
     attempt, files = publication.begin("x"), site.files("x")
@@ -894,8 +891,8 @@ def test_to_abort_what_was_published_and_replaced() -> None:
     assert opened.read() == b"x a"
 
 
-def test_to_publish_twice() -> None:
-    """The same attempt finds that it is done."""
+def test_publishing_twice_has_one_result() -> None:
+    """The second call finds the published directory."""
     site = Site()
     publication = site.driver()
     attempt, files = publication.begin("x"), site.files("x")
@@ -906,7 +903,7 @@ def test_to_publish_twice() -> None:
 
 @pytest.mark.parametrize("before", [None, "before"])
 def test_an_attempt_is_published_twice_at_once(before: str | None) -> None:
-    """Both find that it is published, wherever one comes in between the other."""
+    """Both calls find that it is published, at whatever request the second one runs."""
     for at in count():
         site = Site()
         if before is not None:
@@ -926,8 +923,8 @@ def test_an_attempt_is_published_twice_at_once(before: str | None) -> None:
             return
 
 
-def test_dead_jobs_are_swept() -> None:
-    """Those that are old enough, by any job that begins, or by hand; those that wake up are told."""
+def test_old_unpublished_jobs_are_swept() -> None:
+    """Any new job removes them, or a call does; a driver that wakes up later gets `JobAborted`."""
     site = Site()
     dead = site.driver()
     attempt = dead.begin("dead")
@@ -944,8 +941,8 @@ def test_dead_jobs_are_swept() -> None:
     assert sweep_staging(Site().lake, clock=site.clock) == 0
 
 
-def test_an_attempt_that_is_too_old() -> None:
-    """Nobody has swept it, but a check may have taken its objects for nobody's: it is not published."""
+def test_an_attempt_that_is_too_old_is_not_published() -> None:
+    """Even before it is swept, fsck may have taken its objects for orphans."""
     site = Site()
     driver = site.driver()
     attempt = driver.begin("x")
@@ -957,8 +954,8 @@ def test_an_attempt_that_is_too_old() -> None:
     assert site.rows() == []
 
 
-def test_what_others_keep_beside_the_attempts_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is from a time at which that was allowed, and is not swept, however old it is."""
+def test_other_entries_of_the_staging_directory_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are from a version that allowed them, and are not swept at any age."""
     site = Site()
     with monkeypatch.context() as before:
         before.setattr(keys, "ATTEMPT", re.compile(".+"))
@@ -971,10 +968,10 @@ def test_what_others_keep_beside_the_attempts_stays(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_to_publish_again_what_was_renamed(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver whose answer was lost is told that its job is there, and where it is by then.
+def test_publishing_again_finds_a_renamed_directory(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver whose answer was lost gets the directory, with its current path.
 
-    If it is renamed while it is looked for, that it is not known.
+    If the directory is renamed during the lookup, the outcome is unknown.
     """
     site = Site()
     driver = site.driver()
@@ -1003,8 +1000,8 @@ def test_to_publish_again_what_was_renamed(mode: Mode, monkeypatch: pytest.Monke
         driver.publish(attempt, files)
 
 
-def test_a_directory_that_is_not_what_it_was() -> None:
-    """A rename into it, and new attributes, are refused, whatever it is that has changed."""
+def test_a_changed_directory_is_refused() -> None:
+    """A rename into it and new attributes are refused, whatever has changed."""
     lake = Site().lake
     seen = lake.make_directory("d")
     lake.make_directory("x")

@@ -1,4 +1,4 @@
-"""Content that is stored or copied before anything names it, and directories that only one can make."""
+"""Content that is uploaded or copied before it has a file, and the creation of new directories."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lake() -> Namespace:
 
 
 def test_a_copy_is_an_object_of_its_own(lake: Namespace) -> None:
-    """A copy has the content that was opened, and each object is named once."""
+    """A copy has the content that was opened, and each object belongs to one file."""
     lake.write("a", b"rows")
     opened = lake.open("a")
     lake.write("a", b"others")
@@ -53,7 +53,7 @@ def test_a_copy_is_an_object_of_its_own(lake: Namespace) -> None:
 
 
 def test_a_copy_is_the_whole_content(lake: Namespace) -> None:
-    """Nothing is copied after something was written, nor written after something was copied."""
+    """A writer refuses a copy after a write, and a write after a copy."""
     lake.write("a", b"rows")
     with lake.open_writer("b") as writer:
         writer.copy(lake.open("a"))
@@ -69,8 +69,8 @@ def test_a_copy_is_the_whole_content(lake: Namespace) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"other"])
-def test_what_was_changed_is_not_copied(lake: Namespace, content: bytes | None) -> None:
-    """An object that others removed or replaced makes no copy, and leaves none behind."""
+def test_a_changed_object_is_not_copied(lake: Namespace, content: bytes | None) -> None:
+    """The copy of an object that was replaced or removed fails, and leaves no object behind."""
     lake.store.put("object", b"rows")
     lake.maintenance.import_objects()
     opened = lake.open("object")
@@ -85,14 +85,14 @@ def test_what_was_changed_is_not_copied(lake: Namespace, content: bytes | None) 
 
 @pytest.mark.parametrize(("failures", "happens"), [(2, True), (99, False)])
 @pytest.mark.parametrize("error", [Unavailable, OutcomeUnknown])
-def test_a_copy_is_tried_again(
+def test_a_failed_copy_is_retried(
     lake: Namespace,
     monkeypatch: pytest.MonkeyPatch,
     error: type[CommitError],
     failures: int,
     happens: bool,
 ) -> None:
-    """Whatever became of a copy, another one goes under another name."""
+    """Each attempt has a target of its own, whatever happened to the earlier ones."""
     lake.write("a", b"rows")
     real, targets = lake.store.copy, set()
 
@@ -114,8 +114,8 @@ def test_a_copy_is_tried_again(
 
 
 @pytest.mark.parametrize("size", [4, 9 << 20])
-def test_content_can_be_stored_before_it_is_named(lake: Namespace, size: int) -> None:
-    """`finish` makes no file; `link` makes one of what it returns; the writer is done."""
+def test_content_can_be_uploaded_before_it_has_a_file(lake: Namespace, size: int) -> None:
+    """`finish` makes no file, and ends the writer; `link` makes a file of its result."""
     writer = lake.open_writer("a")
     writer.write(b"x" * size)
     data = writer.finish()
@@ -128,12 +128,12 @@ def test_content_can_be_stored_before_it_is_named(lake: Namespace, size: int) ->
 
 
 class Meddled(MemoryStore):
-    """A store that is reached by something that meddles with requests; it tells equal content apart.
+    """A store behind a proxy that repeats or refuses requests; equal contents have different etags.
 
     Attributes:
-        repeats: whether what stores is sent twice on the way, and the second answer passed on.
-        refuses: whether the server offers no conditions.
-        sent: what stores, in order, each to be called again.
+        repeats: whether write requests are sent twice, and the second answer is returned.
+        refuses: whether the server supports no conditions.
+        sent: functions that send the write requests again, in order.
     """
 
     repeats = False
@@ -144,12 +144,12 @@ class Meddled(MemoryStore):
         self.sent: list[Callable[[], object]] = []
 
     def put(self, path: str, body: Body, **options: Any) -> PutResult:
-        """Do it, or not."""
+        """Send it, repeat it, or refuse it."""
         kept = bytes(body)  # type: ignore[arg-type]
         return self._meddle(lambda: super(Meddled, self).put(path, kept, **options), **options)
 
     def copy(self, source: str, target: str, **options: Any) -> PutResult:
-        """Do it, or not."""
+        """Send it, repeat it, or refuse it."""
         return self._meddle(lambda: super(Meddled, self).copy(source, target, **options), **options)
 
     def _meddle(self, send: Callable[[], PutResult], **options: Any) -> PutResult:
@@ -162,7 +162,7 @@ class Meddled(MemoryStore):
 
 
 def meddled() -> tuple[Namespace, Meddled]:
-    """Return a namespace, and its store."""
+    """Return a namespace and its store."""
     table = MemoryTable(parse_table_url("memory://"), NAMESPACE_SCHEMA, clock=ManualClock())
     table.create()
     store = Meddled()
@@ -173,15 +173,15 @@ def meddled() -> tuple[Namespace, Meddled]:
 
 
 def put_and_copy(lake: Namespace) -> None:
-    """Make a file, and a copy of it."""
+    """Write a file, and copy it."""
     lake.write("a", b"rows")
     with lake.open_writer("b") as writer:
         writer.copy(lake.open("a"))
         writer.commit()
 
 
-def test_a_request_that_the_network_delivers_again() -> None:
-    """An upload or a copy that comes once more, when the file is there, changes nothing."""
+def test_a_request_that_arrives_again_changes_nothing() -> None:
+    """This holds for uploads and copies that arrive again after the file was made."""
     lake, store = meddled()
     put_and_copy(lake)
     assert len(store.sent) == 2
@@ -191,8 +191,8 @@ def test_a_request_that_the_network_delivers_again() -> None:
     assert lake.read("a") == lake.read("b") == b"rows"
 
 
-def test_a_request_that_something_on_the_way_repeats() -> None:
-    """The refusal of the second is no failure of the first, and nothing is stored twice."""
+def test_a_request_that_a_proxy_repeats_succeeds() -> None:
+    """The refusal of the repetition is not taken for a failure, and only one object is stored."""
     lake, store = meddled()
     store.repeats = True
     put_and_copy(lake)
@@ -200,8 +200,8 @@ def test_a_request_that_something_on_the_way_repeats() -> None:
     assert lake.read("a") == lake.read("b") == b"rows"
 
 
-def test_a_store_that_offers_no_conditions() -> None:
-    """It is asked once in the life of a namespace, for each kind of request; all else is as ever."""
+def test_a_store_without_conditions_can_be_used() -> None:
+    """A namespace tries each kind of condition once, and then sends requests without it."""
     lake, store = meddled()
     store.refuses = True
     put_and_copy(lake)
@@ -212,8 +212,8 @@ def test_a_store_that_offers_no_conditions() -> None:
 
 
 @pytest.mark.parametrize(("size", "puts"), [(0, 1), (9, 1), (17 << 20, 0)])
-def test_content_of_a_binary_file(size: int, puts: int) -> None:
-    """It goes in one request if it is not large, and no other; else in parts."""
+def test_upload_of_a_binary_file(size: int, puts: int) -> None:
+    """Small content takes one request; large content is uploaded in parts."""
     lake, store = meddled()
     assert lake.write("a", io.BytesIO(b"x" * size)).size == size
     assert lake.read("a") == b"x" * size
@@ -222,8 +222,8 @@ def test_content_of_a_binary_file(size: int, puts: int) -> None:
     assert (asked.store_puts, asked.store_stages, asked.store_heads) == (puts, 1 - puts, 0)
 
 
-def test_a_directory_that_must_be_new(lake: Namespace) -> None:
-    """With `exist_ok=False` a second one is refused; without `parents` no other is made."""
+def test_make_directory_can_require_a_new_directory(lake: Namespace) -> None:
+    """`exist_ok=False` refuses an existing directory; `parents=False` makes no other directory."""
     assert lake.make_directory("a", exist_ok=False).is_directory
     with pytest.raises(AlreadyExists):
         lake.make_directory("a", exist_ok=False)

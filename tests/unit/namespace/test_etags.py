@@ -1,4 +1,4 @@
-"""A listing may have objects without an etag, as that of JuiceFS may: HEAD is asked for it."""
+"""A listing without etags, as JuiceFS may return it: the etags are read with HEAD."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from support.namespace import QUICK, ServiceTable
 
 
 class Bare(MemoryStore):
-    """A store whose listings have no etags while it is `on`, and whose HEAD has none for `never`."""
+    """A store whose listings have no etags while `on` is set; its HEAD of the path `never` fails."""
 
     on = False
     never = ""
 
     def list_page(self, *args: Any, **kwargs: Any) -> Page:
-        """List them."""
+        """List objects."""
         page = super().list_page(*args, **kwargs)
         if not self.on:
             return page
         return evolve(page, objects=tuple(evolve(info, etag="") for info in page.objects))
 
     def begin_head(self, path: str) -> InFlight[Observation]:
-        """Ask for one."""
+        """Begin a HEAD."""
         if path == self.never:
             raise Unavailable("the answer has no etag")
         return super().begin_head(path)
@@ -38,7 +38,7 @@ class Bare(MemoryStore):
 
 @pytest.fixture
 def store() -> Bare:
-    """Two objects of others."""
+    """A store with two objects of another program."""
     store = Bare(clock=ManualClock())
     store.put("raw/x", b"abc")
     store.put("raw/y", b"de")
@@ -47,7 +47,7 @@ def store() -> Bare:
 
 @pytest.fixture
 def lake(store: Bare) -> Namespace:
-    """A new namespace beside them."""
+    """A new namespace in that store."""
     clock = ManualClock()
     lake = Namespace(ServiceTable(clock=clock), store, "lake", clock=clock, backoff=QUICK)
     lake.create()
@@ -62,8 +62,8 @@ LOOKS: dict[str, Callable[[Namespace], object]] = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_what_is_listed_without_an_etag_can_be_read(look: str, lake: Namespace, store: Bare) -> None:
-    """The file has the etag that HEAD says."""
+def test_an_object_listed_without_an_etag_can_be_read(look: str, lake: Namespace, store: Bare) -> None:
+    """The file has the etag from HEAD."""
     store.on = True
     LOOKS[look](lake)
     store.on = False
@@ -71,7 +71,7 @@ def test_what_is_listed_without_an_etag_can_be_read(look: str, lake: Namespace, 
 
 
 def test_a_deleted_file_stays_hidden(lake: Namespace, store: Bare) -> None:
-    """A tombstone hides the object that it was made for, whatever a listing leaves out."""
+    """A tombstone hides its object, even if listings have no etag."""
     lake.bindings.bind("raw/", "d", max_age=3600)
     lake.bindings.sync("d")
     lake.delete("d/x")
@@ -81,8 +81,8 @@ def test_a_deleted_file_stays_hidden(lake: Namespace, store: Bare) -> None:
     assert [status.name for status in lake.list("d")] == ["y"]
 
 
-def test_an_object_that_never_has_an_etag_is_refused(lake: Namespace, store: Bare) -> None:
-    """The others are adopted, and it is told why this one was not."""
+def test_an_object_without_any_etag_is_refused(lake: Namespace, store: Bare) -> None:
+    """The other objects are imported, and the report has the reason."""
     store.on, store.never = True, "raw/x"
     done = lake.maintenance.import_objects("raw/", "d")
     assert (done.files, [path for path, _ in done.refused]) == (1, ["raw/x"])

@@ -1,4 +1,4 @@
-"""Many files, each for itself: what is wrong with one keeps nothing from the others."""
+"""Linking many files independently: an error of one file does not affect the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.namespace import Auditor, atomic_links, objects_in, watched_transac
 
 @pytest.fixture
 def lake() -> Iterator[Namespace]:
-    """A new namespace; after the test, nothing is wrong with it."""
+    """A new namespace; it is audited after the test."""
     with create_namespace("lake", store="memory://", metadata="memory://", log=False) as namespace:
         yield namespace
         Auditor(namespace.table, "lake", namespace.store).audit()
@@ -31,27 +31,27 @@ def lake() -> Iterator[Namespace]:
 
 @pytest.fixture
 def transactions(lake: Namespace, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many writes each transaction had, once there is a namespace."""
+    """The number of writes of each transaction after the creation of the namespace."""
     return watched_transactions(monkeypatch)
 
 
 def stored(lake: Namespace, *paths: str) -> dict[str, Data]:
-    """Store content for each path: its own name."""
+    """Upload content for each path; the content is the path."""
     return {path: lake.upload(path.encode()) for path in paths}
 
 
 def kinds(made: Mapping[str, Status | CommitError]) -> dict[str, str]:
-    """Return what became of each."""
+    """Return the type of each result."""
     return {path: type(each).__name__ for path, each in made.items()}
 
 
 def objects(lake: Namespace) -> set[str]:
-    """Return the objects that are in the store."""
+    """Return the paths of the objects in the store."""
     return {info.path for info in objects_in(lake.store)}
 
 
-def test_nothing_wrong_is_one_transaction(lake: Namespace, transactions: list[int]) -> None:
-    """All show at once, in any directories; what is returned is in the order of what was given."""
+def test_files_without_errors_take_one_transaction(lake: Namespace, transactions: list[int]) -> None:
+    """All appear at once, in any directories; the results have the order of the arguments."""
     made = lake.link_many(stored(lake, "b/2", "a", "b/1"), atomic=False)
     assert [status.path for status in made.values() if isinstance(status, Status)] == list(made)
     assert list(made) == ["b/2", "a", "b/1"]
@@ -60,8 +60,8 @@ def test_nothing_wrong_is_one_transaction(lake: Namespace, transactions: list[in
     assert lake.link_many({}, atomic=False) == {}
 
 
-def test_each_has_its_own_error(lake: Namespace) -> None:
-    """The others are made, and the content of those that are not is removed."""
+def test_each_file_has_its_own_error(lake: Namespace) -> None:
+    """The other files are made; the content of the failed ones is removed."""
     lake.write("file", b"")
     lake.make_directory("d/taken")
     paths = [f"d/{number:02}" for number in range(LINK_BATCH_SIZE)]
@@ -77,16 +77,16 @@ def test_each_has_its_own_error(lake: Namespace) -> None:
     assert objects(lake) == named
 
 
-def test_conditions_are_those_of_link(lake: Namespace) -> None:
-    """What is there is replaced or not, and directories are made or not, as is wished."""
+def test_options_apply_to_each_file(lake: Namespace) -> None:
+    """`overwrite` and `parents` work as for a single link."""
     lake.write("a", b"old")
     made = lake.link_many(stored(lake, "a", "d/x", "b"), overwrite=False, parents=False, atomic=False)
     assert kinds(made) == {"a": AlreadyExists.__name__, "d/x": NotFound.__name__, "b": "Status"}
     assert lake.read("a") == b"old"
 
 
-def test_too_many_for_one_transaction_are_several(lake: Namespace, transactions: list[int]) -> None:
-    """Files in directories of their own, and files that are replaced, take more writes than others."""
+def test_many_files_take_several_transactions(lake: Namespace, transactions: list[int]) -> None:
+    """Files in new directories and replaced files take more writes than others."""
     paths = [f"{number}/x" for number in range(LINK_BATCH_SIZE)]
     assert set(kinds(lake.link_many(stored(lake, *paths), atomic=False)).values()) == {"Status"}
     assert len(transactions) > 1 and max(transactions) <= 100
@@ -98,10 +98,10 @@ def test_too_many_for_one_transaction_are_several(lake: Namespace, transactions:
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown, Unavailable])
-def test_what_is_wrong_with_the_table_is_wrong_with_all(
+def test_an_error_of_the_table_applies_to_all_files(
     lake: Namespace, monkeypatch: pytest.MonkeyPatch, error: type[CommitError]
 ) -> None:
-    """They are not tried one by one; content is left if there may be a file of it."""
+    """They are not retried one by one; their content is kept if a file may refer to it."""
     files = stored(lake, *"abcdefgh")
     calls = 0
 

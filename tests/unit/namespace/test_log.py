@@ -1,4 +1,4 @@
-"""The operation log of a namespace: what is in it, when, and what can be made of it."""
+"""The operation log of a namespace: its entries, their order, and recovery from them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Logged:
 
     @property
     def table(self) -> Table:
-        """What the wire leads to."""
+        """The table behind the wire."""
         return self.wire._table
 
     def client(self, watch: Callable[[str], object] = lambda request: None) -> Namespace:
@@ -59,7 +59,7 @@ class Logged:
         return Namespace(table, self.lake.store, LAKE, clock=self.clock, backoff=QUICK, log=log)
 
     def audit(self) -> None:
-        """Raise `AssertionError` if anything is wrong with it."""
+        """Audit the namespace with its log."""
         Auditor(self.table, LAKE, log=self.log).audit()
 
 
@@ -76,19 +76,19 @@ def open_logged() -> Logged:
 
 @pytest.fixture
 def logged() -> Iterator[Logged]:
-    """A new namespace with a log; after the test nothing is wrong with it."""
+    """A new namespace with a log; it is audited after the test."""
     logged = open_logged()
     yield logged
     logged.audit()
 
 
-def told(log: OperationLog) -> list[tuple[str, str]]:
-    """Return what the log has decided, in order."""
+def decisions_of(log: OperationLog) -> list[tuple[str, str]]:
+    """Return the operations that the log has decided, in order, with their decisions."""
     return [(str(each.body["what"]), each.decision.value) for each in log.history() if each.decision]
 
 
 def test_every_change_is_one_entry(logged: Logged) -> None:
-    """Directories are logged, too, and the rename of one is one entry, whatever it has."""
+    """Directories are logged too; the rename of a directory is one entry, whatever its size."""
     lake, clock = logged.lake, logged.clock
     steps: list[Callable[[], object]] = [
         lambda: lake.write("a/b/1", b"1"),
@@ -102,7 +102,7 @@ def test_every_change_is_one_entry(logged: Logged) -> None:
     for step in steps:
         clock.advance(1)
         step()
-    assert told(logged.log) == [
+    assert decisions_of(logged.log) == [
         ("create a namespace", "committed"),
         ("create a file", "committed"),
         ("create a file", "committed"),
@@ -116,8 +116,8 @@ def test_every_change_is_one_entry(logged: Logged) -> None:
     assert logged.log.drift == 0
 
 
-def test_the_table_can_be_made_again_from_the_log(logged: Logged) -> None:
-    """What committed entries put and removed, in order, is what the table has."""
+def test_the_log_has_all_items_of_the_table(logged: Logged) -> None:
+    """Applying the committed entries in order gives the items of the table."""
     lake, clock = logged.lake, logged.clock
     steps: list[Callable[[], object]] = [
         lambda: lake.write("a/b/1", b"1", attributes={"x": "ü"}),
@@ -146,8 +146,10 @@ def test_the_table_can_be_made_again_from_the_log(logged: Logged) -> None:
     assert {(key(item).hash, key(item).range): item for item in logged.wire.scan()} == items
 
 
-def test_what_cannot_be_logged_is_not_done(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operation fails before anything happened."""
+def test_a_change_that_cannot_be_logged_is_not_made(
+    logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operation fails before it changes anything."""
 
     def unavailable(*_: object, **__: object) -> None:
         raise Unavailable("no")
@@ -159,8 +161,8 @@ def test_what_cannot_be_logged_is_not_done(logged: Logged, monkeypatch: pytest.M
     assert not logged.lake.exists("d")
 
 
-def test_what_failed_is_rolled_back_in_the_log(logged: Logged) -> None:
-    """A refused transaction, and one that the service never did."""
+def test_a_failed_change_is_rolled_back_in_the_log(logged: Logged) -> None:
+    """This holds for a refused transaction, and for one that the service did not carry out."""
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == "transact":
@@ -171,16 +173,16 @@ def test_what_failed_is_rolled_back_in_the_log(logged: Logged) -> None:
     logged.clock.advance(1)
     with pytest.raises(Conflict):
         logged.lake.make_directory("d")
-    assert told(logged.log)[1:] == [("make directories", "rolled-back")]
+    assert decisions_of(logged.log)[1:] == [("make directories", "rolled-back")]
     logged.wire.step = lambda what, perform: perform()
     logged.lake.make_directory("d")
     with pytest.raises(AlreadyExists):  # found before anything is logged
         logged.lake.write("d", b"", overwrite=False)
-    assert len(told(logged.log)) == 3 and not list(logged.log.pending())
+    assert len(decisions_of(logged.log)) == 3 and not list(logged.log.pending())
 
 
 def test_an_unknown_outcome_stays_pending(logged: Logged) -> None:
-    """The entry says which record has to be looked at to find out."""
+    """The entry names the record that shows the outcome."""
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == "transact":
@@ -192,13 +194,13 @@ def test_an_unknown_outcome_stays_pending(logged: Logged) -> None:
         logged.lake.make_directory("d")
     [pending] = logged.log.pending()
     assert pending.body["witness"] == ["lake/e/root/0", "d"]
-    assert len(told(logged.log)) == 1
+    assert len(decisions_of(logged.log)) == 1
 
 
 def test_a_decision_that_cannot_be_logged_is_drift(
     logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operation has succeeded; the log counts what it could not say."""
+    """The operation has succeeded; the log counts the missing decisions."""
     right = logged.logs.put
 
     def put(path: str, *arguments: object, **options: object) -> object:
@@ -215,8 +217,8 @@ def test_a_decision_that_cannot_be_logged_is_drift(
 
 
 @pytest.mark.parametrize("decided", [True, False])
-def test_a_namespace_is_not_made_over_a_log_that_tells_of_one(logged: Logged, decided: bool) -> None:
-    """Its table was lost, or is another one; what was begun and did nothing is no namespace."""
+def test_a_namespace_is_not_created_over_the_log_of_another(logged: Logged, decided: bool) -> None:
+    """The other's table may be lost, or a different one. A creation without effect does not count."""
     table = ServiceTable(clock=logged.clock)
     other = Namespace(table, logged.lake.store, LAKE, clock=logged.clock, log=logged.log)
     with pytest.raises(AlreadyExists, match=r"belongs to a namespace.*restore it"):
@@ -236,8 +238,8 @@ def test_a_namespace_is_not_made_over_a_log_that_tells_of_one(logged: Logged, de
     assert other.create()
 
 
-def test_who_comes_second_finds_the_namespace_that_the_log_tells_of(logged: Logged) -> None:
-    """It was made between a look at the table and one at the log."""
+def test_the_second_of_two_creations_finds_the_namespace(logged: Logged) -> None:
+    """The first creation runs after the second one has read the table, and before it reads the log."""
     table = ServiceTable(clock=logged.clock)
     log = OperationLog(ConditionalStore(MemoryStore(clock=logged.clock)), "log", clock=logged.clock)
     first = Namespace(table, logged.lake.store, LAKE, clock=logged.clock, log=log)
@@ -253,15 +255,15 @@ def test_who_comes_second_finds_the_namespace_that_the_log_tells_of(logged: Logg
     assert not second.create()
 
 
-# -- what died, or lost its answer ---------------------------------------------------------------------
+# -- crashes and lost answers --------------------------------------------------------------------------
 
 
 class Dies(BaseException):
-    """What ends a client that dies."""
+    """The end of a client's process."""
 
 
 def dying(*, applied: bool) -> Callable[[str, Callable[[], object]], None]:
-    """Return what kills a client at its transaction, which is applied or not."""
+    """Return a step that kills a client at its transaction, which is applied or not."""
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == "transact":
@@ -285,7 +287,7 @@ OPERATIONS: dict[str, Callable[[Namespace], object]] = {
     "attributes": lambda lake: lake.set_attributes("f", attributes={"x": "1"}),
 }
 
-#: What others do after that; whatever was done is done away with by these.
+#: Later operations of other clients, which undo or hide the effect of the first one.
 AFTERWARDS: dict[str, Callable[[Namespace], object]] = {
     "nothing": lambda lake: None,
     "move": lambda lake: [
@@ -306,10 +308,10 @@ AFTERWARDS: dict[str, Callable[[Namespace], object]] = {
 @pytest.mark.parametrize("afterwards", AFTERWARDS)
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_was_left_pending_is_decided_as_it_was(
+def test_recovery_decides_pending_changes_correctly(
     logged: Logged, operation: str, applied: bool, afterwards: str
 ) -> None:
-    """By the records, or, when others have changed those, by what the log has of that."""
+    """The records decide, or the log's entries of the changes that have replaced them."""
     lake, clock = logged.lake, logged.clock
     for path in ("d/f", "f"):
         lake.write(path, b"1")
@@ -331,8 +333,8 @@ def test_what_was_left_pending_is_decided_as_it_was(
     assert lake.maintenance.recover() == ()
 
 
-def test_of_two_that_would_have_replaced_the_same_none_is_guessed(logged: Logged) -> None:
-    """As long as the record of the winner is there, both are decided; when it is gone, neither."""
+def test_recovery_does_not_guess_between_two_conflicting_changes(logged: Logged) -> None:
+    """While the winner's record exists, both are decided; when it is gone, neither is."""
     for gone in (False, True):
         lake = logged.lake
         lake.write("f", b"1")
@@ -342,7 +344,7 @@ def test_of_two_that_would_have_replaced_the_same_none_is_guessed(logged: Logged
                 lake.write("f", b"2")
         logged.wire.step = lambda what, perform: perform()
         if gone:
-            # By somebody whose entry this log does not have: nothing tells who was before him.
+            # A client with another log replaces it, so this log does not show which change came before.
             elsewhere = OperationLog(ConditionalStore(MemoryStore(clock=logged.clock)), "log")
             Namespace(
                 logged.wire, MemoryStore(clock=logged.clock), LAKE, clock=logged.clock, log=elsewhere
@@ -354,23 +356,23 @@ def test_of_two_that_would_have_replaced_the_same_none_is_guessed(logged: Logged
 
 @frozen(eq=False, kw_only=True)
 class Watcher(RequestRecorder):
-    """Tells of each request of a client, before it is sent."""
+    """A recorder that reports each request of a client before it is sent."""
 
     watch: Callable[[str], object]
 
     def add(self, count: str, number: int = 1) -> None:
-        """Count something; a request of the table or the log is about to be sent."""
+        """Count something, and report a request of the table or the log that is about to be sent."""
         if count in REQUESTS:
             self.watch(count)
         super().add(count, number)
 
 
-#: Requests to a table, and to the store of a log.
+#: Kinds of requests to a table, and to the store of a log.
 REQUESTS = {"gets", "transactions", "queries", "scans"} | {
     f"store_{kind}" for kind in ("heads", "gets", "lists", "puts", "deletes")
 }
 
-#: What a dead client was to do, whether it did, and what others do to the same while somebody recovers.
+#: The change of a dead client, whether it was applied, and a change by another client during recovery.
 RACES: dict[str, tuple[Callable[[Namespace], object], bool, Callable[[Namespace], object]]] = {
     "created in new directories, overwritten": (
         lambda lake: lake.write("a/b/f", b"2"),
@@ -407,8 +409,8 @@ RACES: dict[str, tuple[Callable[[Namespace], object], bool, Callable[[Namespace]
 
 @pytest.mark.parametrize("by", ["recover", "repair"])
 @pytest.mark.parametrize("race", RACES)
-def test_what_others_do_while_somebody_recovers_misleads_nobody(race: str, by: str) -> None:
-    """A change of theirs begins and ends before any one request of the recovery, to table or log."""
+def test_changes_during_a_recovery_do_not_mislead_it(race: str, by: str) -> None:
+    """A change by another client runs before any one request of recovery, to the table or the log."""
     left, applied, change = RACES[race]
     at, more = 0, True
     while more:
@@ -442,8 +444,8 @@ def test_what_others_do_while_somebody_recovers_misleads_nobody(race: str, by: s
     assert at > 10
 
 
-def test_what_grows_old_while_somebody_recovers_is_not_decided(logged: Logged) -> None:
-    """It may have been done after its records were read."""
+def test_a_change_that_reaches_the_age_during_recovery_is_not_decided(logged: Logged) -> None:
+    """It may have been applied after its records were read."""
     logged.wire.step = dying(applied=False)
     with pytest.raises(Dies):
         logged.lake.write("old", b"1")
@@ -477,8 +479,8 @@ def test_what_grows_old_while_somebody_recovers_is_not_decided(logged: Logged) -
     assert decided.decision is Decision.COMMITTED
 
 
-def test_a_log_is_read_once_for_all_that_is_pending(logged: Logged) -> None:
-    """However many changes are to be decided; and if none is, it is not read."""
+def test_recovery_reads_the_log_once(logged: Logged) -> None:
+    """One pass serves all pending changes; without pending changes the log is not read."""
     for number in range(20):
         logged.lake.write(f"f{number}", b"1")
     requests = Counter[str]()
@@ -492,14 +494,14 @@ def test_a_log_is_read_once_for_all_that_is_pending(logged: Logged) -> None:
     logged.wire.step = lambda what, perform: perform()
     logged.clock.advance(4000)
     assert len(logged.client(watch).maintenance.recover()) == 10
-    # What is pending is read twice, and once is asked whether it was decided.
+    # Each pending entry is read twice, and its decision once.
     assert requests["store_gets"] == 21 + 3 * 10
 
 
-def test_what_a_recovery_has_rolled_back_is_not_done_later(
+def test_a_change_rolled_back_by_recovery_is_not_made_later(
     logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has slept between logging a change and sending it plans and logs it anew."""
+    """A client that slept between logging and sending a change plans and logs it again."""
     right = logged.logs.put
     asleep = [LATEST + 1, 3601.0]
 
@@ -513,13 +515,13 @@ def test_what_a_recovery_has_rolled_back_is_not_done_later(
     monkeypatch.setattr(logged.logs, "put", put)
     logged.lake.make_directory("d")
     assert logged.lake.exists("d")
-    assert logged.wire.requests["transact"] == 2  # with that which has made the namespace
-    decisions = [decision for what, decision in told(logged.log) if what == "make directories"]
+    assert logged.wire.requests["transact"] == 2  # including the creation of the namespace
+    decisions = [decision for what, decision in decisions_of(logged.log) if what == "make directories"]
     assert decisions == ["rolled-back", "rolled-back", "committed"]
 
 
-def test_of_what_may_have_been_done_nothing_is_sent_again_when_it_is_late(logged: Logged) -> None:
-    """By then somebody may have decided that it was not; its outcome stays unknown."""
+def test_a_late_change_with_a_lost_answer_is_not_sent_again(logged: Logged) -> None:
+    """Recovery may have rolled it back; its outcome stays unknown."""
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == "transact":
@@ -538,10 +540,10 @@ def test_of_what_may_have_been_done_nothing_is_sent_again_when_it_is_late(logged
 @pytest.mark.parametrize("passes", ["advance", "suspend"])
 @pytest.mark.parametrize(("minutes", "logs"), [(5, False), (5, True), (11, False), (14, True)])
 @pytest.mark.parametrize("deleted", [True, False])
-def test_what_others_have_deleted_does_not_come_back(
+def test_a_file_that_others_deleted_does_not_come_back(
     deleted: bool, minutes: int, logs: bool, passes: str
 ) -> None:
-    """A machine that slept after it lost an answer does not send it again once tokens are forgotten."""
+    """A client that lost an answer and slept does not send the change again after tokens expire."""
     logged = open_logged()
     clock, store = logged.clock, logged.lake.store
 
@@ -577,13 +579,13 @@ def test_what_others_have_deleted_does_not_come_back(
     if logs:
         clock.advance(4000)
         other.maintenance.recover()
-        assert ("create a file", "committed") in told(logged.log)
+        assert ("create a file", "committed") in decisions_of(logged.log)
         assert not list(logged.log.pending())
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_the_last_moment_at_which_anything_is_sent(logged: Logged, lost: bool) -> None:
-    """Even if the table takes all the time that it may for each call."""
+def test_nothing_is_sent_after_the_deadline(logged: Logged, lost: bool) -> None:
+    """This holds if the table takes its longest time for each call."""
     backoff = Backoff(base=1, cap=1, tries=100)
     lake = Namespace(
         logged.wire, logged.lake.store, LAKE, clock=logged.clock, backoff=backoff, log=logged.log
@@ -598,7 +600,7 @@ def test_the_last_moment_at_which_anything_is_sent(logged: Logged, lost: bool) -
         logged.clock.advance(TRANSACT_WITHIN)
         after = logged.clock.epoch() - pending.time
         if sent and after < sent[-1]:
-            raise AccessDenied("planned anew")
+            raise AccessDenied("planned again")
         sent.append(after)
         raise OutcomeUnknown("no answer") if lost else Unavailable("throttled")
 
@@ -610,8 +612,8 @@ def test_the_last_moment_at_which_anything_is_sent(logged: Logged, lost: bool) -
     assert limit - 2 * TRANSACT_WITHIN < sent[-1] <= limit
 
 
-def test_an_entry_that_cannot_be_read_stops_no_recovery_of_others(logged: Logged) -> None:
-    """It is told when all are decided of which records, or what can be read, tells enough."""
+def test_an_unreadable_entry_does_not_stop_recovery(logged: Logged) -> None:
+    """It is reported after all changes are decided for which readable entries and records suffice."""
     lake, logs = logged.lake, logged.logs
     lake.write("f", b"1")
     changes: list[tuple[bool, Callable[[Namespace], object]]] = [
@@ -631,7 +633,7 @@ def test_an_entry_that_cannot_be_read_stops_no_recovery_of_others(logged: Logged
     logged.clock.advance(4000)
     with pytest.raises(CorruptRecord, match="damaged"):
         lake.maintenance.recover()
-    # Whether somebody has removed "g" since, what cannot be read could tell.
+    # An unreadable entry could show that another client has removed "g" since.
     assert [each.body["what"] for each in logged.log.pending(unreadable=lambda error: None)] == [
         "create a file"
     ]
@@ -645,8 +647,8 @@ def test_an_entry_that_cannot_be_read_stops_no_recovery_of_others(logged: Logged
     assert [each.decision for each in lake.maintenance.recover()] == [Decision.ROLLED_BACK]
 
 
-def test_who_changes_a_namespace_uses_its_log(logged: Logged) -> None:
-    """Without the log it keeps, or with another one, it can be read, and a change is refused."""
+def test_a_change_needs_the_log_of_the_namespace(logged: Logged) -> None:
+    """Without a log, or with another one, the namespace can be read, and a change is refused."""
     logged.lake.write("f", b"1")
     store = MemoryStore(clock=logged.clock)
     elsewhere = OperationLog(ConditionalStore(store), "another")
@@ -659,7 +661,7 @@ def test_who_changes_a_namespace_uses_its_log(logged: Logged) -> None:
 
 
 def test_recovery_needs_the_log(logged: Logged) -> None:
-    """A namespace that was opened without one says so."""
+    """The error says that the namespace was opened without a log."""
     other = Namespace(logged.wire, MemoryStore(clock=logged.clock), LAKE, clock=logged.clock)
     with pytest.raises(ConfigurationError, match="without a log"):
         other.maintenance.recover()

@@ -1,4 +1,4 @@
-"""How many requests an operation takes: what docs/namespace.md says, counted."""
+"""The number of requests of each operation, as docs/namespace.md states it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ LAKE = "lake"
 
 
 def link_many(lake: Namespace, *paths: str) -> None:
-    """Make files."""
+    """Link files at these paths."""
     lake.link_many({path: stored(lake.store, path) for path in paths})
 
 
 def bulk_link(lake: Namespace, directory: str, files: int) -> None:
-    """Make as many files."""
+    """Link this number of files in a directory."""
     lake.bulk_link(directory, {f"{each}": stored(lake.store, f"{each}") for each in range(files)})
 
 
-#: Operation, reads, listings, writes in its one transaction, and how many of those only check.
+#: Operation, reads, listings, writes in its one transaction, and the number of checks among them.
 COSTS: list[tuple[Callable[[Namespace], object], int, int, int, int]] = [
     (lambda lake: lake.stat("d/e/f"), 3, 0, 0, 0),
     (lambda lake: lake.read("d/e/f"), 3, 0, 0, 0),
@@ -67,10 +67,10 @@ def opened() -> Namespace:
 
 
 @pytest.mark.parametrize("number", range(len(COSTS)))
-def test_requests(number: int) -> None:
-    """A name costs a read, once if two paths begin with it, and a change one transaction.
+def test_an_operation_takes_the_documented_requests(number: int) -> None:
+    """Each name costs a read, once for a common prefix of two paths, and a change takes one transaction.
 
-    The marker is read once before.
+    The metadata is read once before.
     """
     operation, gets, queries, writes, checks = COSTS[number]
     lake = opened()
@@ -86,8 +86,8 @@ def test_requests(number: int) -> None:
     assert found.table == gets + queries + found.transactions
 
 
-def test_several_files_take_a_round_trip_for_each_level() -> None:
-    """However many files and directories there are; a request takes 20 ms of the virtual clock."""
+def test_linking_many_takes_one_round_trip_per_level() -> None:
+    """This holds for any number of files and directories; a request takes 20 ms of the virtual clock."""
     clock = ManualClock()
     wire = Wire(ServiceTable(clock=clock))
     lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock)
@@ -123,8 +123,8 @@ def test_several_files_take_a_round_trip_for_each_level() -> None:
 
 
 @pytest.mark.parametrize("files", [0, 1, 200])
-def test_a_directory_costs_the_same_whatever_is_in_it(files: int) -> None:
-    """Renaming it, and deleting it."""
+def test_the_cost_of_a_directory_is_independent_of_its_size(files: int) -> None:
+    """This holds for renaming and for deleting it."""
     lake = opened()
     lake.make_directory("d")
     for number in range(files):
@@ -132,6 +132,6 @@ def test_a_directory_costs_the_same_whatever_is_in_it(files: int) -> None:
     before = lake.request_stats
     lake.rename("d", "e")
     lake.delete("e", recursive=True)
-    # Names in the root that are not found make it be read again: it may have grown.
+    # If a name is missing in the root, the root is read again, since it may have more shards now.
     found = lake.request_stats.since(before).total
     assert found == RequestCounts(calls=2, gets=4, transactions=2, writes=8)

@@ -1,14 +1,14 @@
-"""Clients of one namespace that get in each other's way, die, and lose answers: against a plain tree.
+"""Concurrent clients of one namespace that crash and lose answers, compared with a simple tree.
 
-Hypothesis draws what they do, and what happens at which of their requests: others change something, the
-process dies, the request or its answer is lost, or it arrives when nobody expects it any more. After
-each step all invariants hold (`support.namespace.Auditor`), the tree is what the changes that took
-effect, in that order, make of the plain one, and no change took effect whose caller was told that
-nothing happened.
+Hypothesis draws the operations, and faults at some of their requests: another client changes something,
+the process dies, the request or its answer is lost, or the request arrives after it was given up. After
+each step all invariants hold (`support.namespace.Auditor`), the tree equals the simple tree after the
+changes that took effect, in their order, and no change took effect after its caller got an error that
+excludes it.
 
-With `stable_paths` every change is what its path says at the moment at which it takes effect. Without,
-it may be made to a directory that others have just renamed; then the plain tree is taken from the real
-one, after it was checked that no file was lost that nobody deleted.
+With `stable_paths` every change is made to the entry at its path at the moment at which it takes effect.
+Without it, a change may be made to a directory that another client has just renamed. Then the simple
+tree is copied from the real one, after a check that no file was lost that no client deleted.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ T = TypeVar("T")
 LAKE = "lake"
 SEEDS = st.integers(0, 2**32)
 
-#: Stands for the number of the first request that writes: most that can go wrong goes wrong before it.
+#: Stands for the number of the first write request. Most interesting faults happen before it.
 FIRST_WRITE = -1
 
 
 @frozen
 class Write:
-    """Write a file, at once or bit by bit."""
+    """A write of a file, in one call or in several."""
 
     path: str
     overwrite: bool
@@ -50,7 +50,7 @@ class Write:
     bits: bool
 
     def run(self, namespace: Namespace) -> object:
-        """Do it."""
+        """Perform it."""
         if not self.bits:
             return namespace.write(self.path, self.body, overwrite=self.overwrite, parents=self.parents)
         writer = namespace.open_writer(self.path, overwrite=self.overwrite, parents=self.parents)
@@ -59,63 +59,63 @@ class Write:
             return writer.commit()
 
     def apply(self, model: Model) -> None:
-        """Do it to the plain tree."""
+        """Apply it to the simple tree."""
         model.write(self.path, self.body, overwrite=self.overwrite, parents=self.parents)
 
 
 @frozen
 class Make:
-    """Make a directory."""
+    """The creation of a directory."""
 
     path: str
     shards: int
 
     def run(self, namespace: Namespace) -> object:
-        """Do it."""
+        """Perform it."""
         return namespace.make_directory(self.path, shards=self.shards)
 
     def apply(self, model: Model) -> None:
-        """Do it to the plain tree."""
+        """Apply it to the simple tree."""
         model.make_directory(self.path)
 
 
 @frozen
 class Rename:
-    """Rename something."""
+    """A rename."""
 
     source: str
     target: str
     overwrite: bool
 
     def run(self, namespace: Namespace) -> object:
-        """Do it."""
+        """Perform it."""
         return namespace.rename(self.source, self.target, overwrite=self.overwrite)
 
     def apply(self, model: Model) -> None:
-        """Do it to the plain tree."""
+        """Apply it to the simple tree."""
         model.rename(self.source, self.target, overwrite=self.overwrite)
 
 
 @frozen
 class Replace:
-    """Have a directory replace another."""
+    """A replacement of one directory by another."""
 
     source: str
     target: str
     overwrite = True
 
     def run(self, namespace: Namespace) -> object:
-        """Do it."""
+        """Perform it."""
         return namespace.replace(self.source, self.target)
 
     def apply(self, model: Model) -> None:
-        """Do it to the plain tree."""
+        """Apply it to the simple tree."""
         model.replace(self.source, self.target)
 
 
 @frozen
 class Link:
-    """Make files of objects that are there."""
+    """A link of existing objects as files."""
 
     files: Mapping[str, bytes]
     overwrite: bool
@@ -123,22 +123,22 @@ class Link:
 
     @property
     def path(self) -> str:
-        """One of them."""
+        """The path of one of the files."""
         return next(iter(self.files))
 
     def run(self, namespace: Namespace) -> object:
-        """Do it."""
+        """Perform it."""
         data = {path: _stored(namespace, body) for path, body in self.files.items()}
         return namespace.link_many(data, overwrite=self.overwrite, parents=self.parents)
 
     def apply(self, model: Model) -> None:
-        """Do it to the plain tree."""
+        """Apply it to the simple tree."""
         model.link_many(self.files, overwrite=self.overwrite, parents=self.parents)
 
 
 @frozen
 class LinkInto:
-    """Make a file in a directory."""
+    """A bulk link of one file in a directory."""
 
     directory: str
     name: str
@@ -146,15 +146,15 @@ class LinkInto:
 
     @property
     def path(self) -> str:
-        """Where."""
+        """The path of the file."""
         return f"{self.directory}/{self.name}"
 
     def run(self, namespace: Namespace) -> object:
-        """Do it."""
+        """Perform it."""
         namespace.bulk_link(self.directory, {self.name: _stored(namespace, self.body)})
 
     def apply(self, model: Model) -> None:
-        """Do it to the plain tree."""
+        """Apply it to the simple tree."""
         model.write(self.path, self.body, overwrite=False, parents=False)
 
 
@@ -164,29 +164,29 @@ def _stored(namespace: Namespace, body: bytes) -> Data:
 
 @frozen
 class Remove:
-    """Delete something."""
+    """A deletion."""
 
     path: str
     recursive: bool
 
     def run(self, namespace: Namespace) -> object:
-        """Do it."""
+        """Perform it."""
         return namespace.delete(self.path, recursive=self.recursive)
 
     def apply(self, model: Model) -> None:
-        """Do it to the plain tree."""
+        """Apply it to the simple tree."""
         model.delete(self.path, recursive=self.recursive)
 
 
 @frozen
 class Quiet:
-    """What changes nothing that a path shows: attributes, growth, the trash, garbage."""
+    """An operation that changes no path: attributes, resharding, emptying the trash, garbage."""
 
     path: str
     what: str
 
     def run(self, namespace: Namespace) -> object:
-        """Do it."""
+        """Perform it."""
         match self.what:
             case "attributes":
                 return namespace.set_attributes(self.path, attributes={"x": "1"})
@@ -198,23 +198,23 @@ class Quiet:
         return namespace.maintenance.gc()
 
     def apply(self, model: Model) -> None:
-        """Nothing changes."""
+        """Change nothing."""
 
 
 _RARELY = (False, False, True)
 
 Operation = Write | Make | Rename | Replace | Link | LinkInto | Remove | Quiet
 
-#: What goes wrong with a request that writes; reads are repeated inside of tables.
+#: Faults of a write request. Tables repeat reads themselves.
 FAULTS = ("dies before", "dies after", "request lost", "answer lost", "late", "conflict")
 
 
 class Draw:
-    """What is drawn from one seed. Hypothesis draws the seeds: its own values are too tame.
+    """Draws from one seed. Hypothesis draws the seeds; its own values cover too little.
 
     Args:
         seed: the seed.
-        focus: paths that others are busy with; most of what is drawn has to do with these.
+        focus: paths that another operation uses; most draws are near these.
     """
 
     def __init__(self, seed: int, focus: Sequence[str] = ()) -> None:
@@ -222,15 +222,15 @@ class Draw:
         self._focus = [tuple(path.split("/")) for path in focus]
 
     def one_of(self, *options: T) -> T:
-        """Return one of them."""
+        """Return one of the options."""
         return self.random.choice(options)
 
     def faults(self) -> dict[int, str]:
-        """Return what happens to which of the requests that write."""
+        """Return the faults of some write requests, by number."""
         return {self.one_of(0, 0, 1, 2): self.one_of(*FAULTS) for _ in range(self.one_of(0, 0, 1, 1, 2))}
 
     def operation(self, model: Model) -> Operation:
-        """Return what somebody might do who sees this tree."""
+        """Return an operation that a client might run on this tree."""
         flag = self.one_of(False, True)
         match self.one_of(
             *("write", "write", "link", "bulk link", "make", "delete", "quiet"),
@@ -264,7 +264,7 @@ class Draw:
         return Quiet(path, self.one_of("attributes", "grow", "sweep", "collect"))
 
     def there(self, model: Model) -> str:
-        """Return a path at which there is something."""
+        """Return a path that exists."""
         near = [each for each in self._near() if each in model.nodes]
         return "/".join(self.random.choice(near or sorted(model.nodes)[1:] or [("a",)]))
 
@@ -274,7 +274,7 @@ class Draw:
         return self.there(model) if not files else "/".join(self.random.choice(files))
 
     def free(self, model: Model) -> str:
-        """Return a path that may be free, in a directory that is there."""
+        """Return a path that may be free, in an existing directory."""
         directories = [each for each, body in sorted(model.nodes.items()) if body is None]
         near = [each for each in self._near() if each in directories]
         directories = near or directories
@@ -292,16 +292,16 @@ class Draw:
 
 
 class Dies(BaseException):
-    """What ends a client that dies."""
+    """The end of a client's process."""
 
 
 @define
 class Client:
-    """One process.
+    """A client process.
 
     Attributes:
-        wire: its way to the table.
-        namespace: what it has open.
+        wire: its connection to the table.
+        namespace: its namespace.
     """
 
     wire: Wire
@@ -310,15 +310,15 @@ class Client:
 
 @define
 class Running:
-    """An operation that is under way.
+    """An operation in progress.
 
     Attributes:
-        operation: what.
-        others: seeds of what others do before which of its requests.
-        faults: what happens to which of its requests that write.
-        disturbed: whether others changed something meanwhile.
-        took_effect: how often it did.
-        told: what its caller was told: "done", "failed", "unknown", or nothing as long as it runs.
+        operation: the operation.
+        others: seeds of operations of other clients, by the number of the request that follows.
+        faults: faults of its write requests, by number.
+        disturbed: whether other clients changed something in between.
+        took_effect: number of times that it did.
+        told: the outcome for its caller: "done", "failed" or "unknown"; empty while it runs.
     """
 
     operation: Operation
@@ -330,11 +330,11 @@ class Running:
 
 
 class Namespaces(RuleBasedStateMachine):
-    """Up to four clients, a table, a store, and a plain tree."""
+    """Up to four clients, a table, a store, and a simple tree."""
 
     @initialize(stable=st.booleans(), clients=st.integers(2, 4))
     def begin(self, stable: bool, clients: int) -> None:
-        """Make a namespace."""
+        """Create a namespace."""
         self.stable = stable
         self.clock = ManualClock()
         self.table = ServiceTable(clock=self.clock)
@@ -348,7 +348,7 @@ class Namespaces(RuleBasedStateMachine):
             self.model.make_directory(path)
         self.auditor = Auditor(self.table, LAKE, self.store)
         self.fuzzy = False
-        #: Requests that are still on their way, with the operations that they belong to.
+        #: Requests that have not arrived yet, with their operations.
         self.late: list[tuple[Running, Callable[[], object]]] = []
         self.kept: set[str] = set()
         self.may_lose = False
@@ -370,7 +370,7 @@ class Namespaces(RuleBasedStateMachine):
 
     @rule(seed=SEEDS)
     def alone(self, seed: int) -> None:
-        """An operation that nothing gets in the way of does what the plain tree does, or refuses it."""
+        """Without faults an operation changes the tree as the simple tree, or is refused as there."""
         draw = Draw(seed)
         operation = draw.operation(self.model)
         wanted = self.model.copy()
@@ -381,7 +381,7 @@ class Namespaces(RuleBasedStateMachine):
 
     @rule(seed=SEEDS)
     def disturbed(self, seed: int) -> None:
-        """An operation during which others do something, or something goes wrong."""
+        """Run an operation with changes by other clients, or with faults."""
         draw = Draw(seed)
         running = Running(draw.operation(self.model), faults=draw.faults())
         for _ in range(draw.one_of(0, 1, 1, 2, 3)):
@@ -395,7 +395,7 @@ class Namespaces(RuleBasedStateMachine):
             self._compare()
 
     def _arrive(self) -> None:
-        """Let what is still on its way arrive."""
+        """Let the late requests arrive."""
         late, self.late = self.late, []
         for running, perform in late:
             self._perform(running, perform, late=True)
@@ -489,12 +489,12 @@ class Namespaces(RuleBasedStateMachine):
         assert running.told in ("", "unknown"), f"it was {running.told}, and took effect after that"
         self.may_lose |= isinstance(operation, Remove) or getattr(operation, "overwrite", False)
         if self.stable or not (running.disturbed or late or self.fuzzy):
-            operation.apply(self.model)  # which has to succeed
+            operation.apply(self.model)  # must succeed
         else:
             self.fuzzy = True
 
     def _compare(self) -> None:
-        """Check all invariants, and that the tree is what it should be."""
+        """Check all invariants, and that the tree equals the simple tree."""
         tree = self.auditor.audit()
         found = Model()
         for path, entry in tree.items():
@@ -508,7 +508,7 @@ class Namespaces(RuleBasedStateMachine):
         self.model, self.fuzzy, self.may_lose, self.kept = found, False, False, files
 
     def teardown(self) -> None:
-        """In the end, all that was deleted can be swept and collected."""
+        """Empty the trash and collect all garbage in the end."""
         if not hasattr(self, "clients"):
             return
         self._arrive()
@@ -536,12 +536,12 @@ Namespaces.TestCase.settings = settings(
 
 
 class TestNamespaces(Namespaces.TestCase):  # type: ignore[name-defined,misc]
-    """Nothing is lost, done twice, or done after it was said to have failed."""
+    """No file is lost, no change is made twice, and none is made after it was reported as failed."""
 
 
 @pytest.mark.campaign
 class TestManyNamespaces(Namespaces.TestCase):  # type: ignore[name-defined,misc]
-    """The same, with many more histories."""
+    """More and longer histories."""
 
     settings = settings(
         max_examples=2_000,
