@@ -191,7 +191,7 @@ class ConditionalStore:
         Raises `ConfigurationError` if there is no table, or if the report is of another bucket.
         """
         if self._evidence.findings is None:
-            raise ConfigurationError("there is no table to keep a verdict in")
+            raise ConfigurationError("there is no table for the probe report")
         self._evidence.findings.replace(probe_report)
 
     # -- conditional -------------------------------------------------------------------------------

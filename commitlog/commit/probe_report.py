@@ -14,12 +14,12 @@ from commitlog.urls import bucket_of
 
 __all__ = ["BARE", "FORMAT", "Kind", "ProbeReport", "ProbeResult"]
 
-#: Newest format of a verdict as JSON. Format 2 has a kind that is proven for bare etags alone; what
-#: reads format 1 only would not leave that kind to the store, as others do.
+#: Newest format of a report as JSON. Format 2 has a kind that is proven only with bare etags. A client
+#: that reads only format 1 would take leases for that kind, and other clients would not.
 FORMAT = 2
 
 
-#: Ends the name of a check that was made with an etag without its quotes.
+#: The end of the name of a check with a bare etag, without quotes.
 BARE = " bare"
 
 
@@ -94,7 +94,7 @@ class ProbeReport:
     >>> row = ProbeResult(
     ...     kind="fence", check="refuse", expected="RequestExpired", got="stored", ok=False)
     >>> report = ProbeReport(url="s3://bucket", rows=[row])
-    >>> ProbeReport.from_json(verdict.to_json()) == verdict, verdict.proves(Kind.FENCE)
+    >>> ProbeReport.from_json(report.to_json()) == report, report.proves(Kind.FENCE)
     (True, False)
     """
 
@@ -140,18 +140,18 @@ class ProbeReport:
         return tuple(row for row in self.rows if row.kind is kind)
 
     def with_rows(self, rows: tuple[ProbeResult, ...]) -> ProbeReport:
-        """Return the verdict with these rows added."""
+        """Return the report with these rows added."""
         return evolve(self, rows=self.rows + rows)
 
     def to_json(self) -> str:
-        """Return the verdict as a JSON object."""
+        """Return the report as a JSON object."""
         rows = [{**asdict(row), "kind": row.kind.value} for row in self.rows]
         format = FORMAT if any(self.needs_bare(kind) for kind in Kind) else 1
         return json.dumps({"format": format, "url": self.url, "rows": rows}, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> ProbeReport:
-        """Return the verdict that `to_json` made; fields that it does not know are ignored.
+        """Return the report that `to_json` has made. Unknown fields are ignored.
 
         Raises `CorruptRecord` and `FormatTooNew`.
         """
@@ -161,7 +161,7 @@ class ProbeReport:
             if type(format) is not int or format < 1:
                 raise ValueError(f"its format is {format!r}")
             if format > FORMAT:
-                raise FormatTooNew(f"the verdict has format {format}; this library reads {FORMAT}")
+                raise FormatTooNew(f"the probe report has format {format}; this library reads {FORMAT}")
             rows = value["rows"]
             if not isinstance(rows, list):
                 raise ValueError("its rows are no list")
@@ -169,4 +169,4 @@ class ProbeReport:
             known = [ProbeResult(**{name: row[name] for name in names}) for row in rows]
             return cls(url=value["url"], rows=known)
         except (ValueError, TypeError, LookupError, RecursionError) as error:
-            raise CorruptRecord(f"this is no verdict: {error}") from error
+            raise CorruptRecord(f"this is not a probe report: {error}") from error

@@ -76,9 +76,9 @@ def recover(
             uploads.setdefault(attempt, []).append(upload)
             newest[attempt] = max(upload.initiated, newest.get(attempt, 0.0))
 
-    # The listings came first, so whatever a verdict says holds of all that they show. Up to the
-    # watermark everything is published, and the files tell by whom. (An attempt without any that was
-    # decided before may be ruled out once more; the first verdict is the one that counts.)
+    # The listings came first, so the outcomes hold for everything in them. Up to the watermark
+    # everything is published, and the names of the files contain their attempts. (An attempt without
+    # files that was decided before may be aborted once more; the first outcome counts.)
     complete = publisher.checked_watermark()
     found = log.outcomes(newest, after=complete)
     earlier = {}

@@ -12,9 +12,9 @@ from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, Expir
 
 __all__ = ["State"]
 
-#: Attempts that a state knows the verdict on. What a driver leaves behind is found by the next
-#: recovery. If this many others were decided before that, a recovery may rule the attempt out although
-#: it was committed. The first verdict counts, and only the log has it: see `CommitLog.verdicts`.
+#: Number of decided attempts whose outcomes a state has. If more attempts were decided after a driver
+#: had died and before the next recovery, that recovery may abort its attempt although it was committed.
+#: The first outcome counts, and only the log has it: see `CommitLog.outcomes`.
 REMEMBERED = 1_000
 
 
@@ -108,7 +108,7 @@ class State:
 
     def _decide(self, attempts: Iterable[str], *, committed: bool) -> None:
         for attempt in attempts:
-            self.decided.setdefault(attempt, committed)  # the first verdict is the one that counts
+            self.decided.setdefault(attempt, committed)  # the first outcome counts
         for attempt in list(self.decided)[:-REMEMBERED]:
             del self.decided[attempt]
 
