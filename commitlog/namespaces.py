@@ -19,7 +19,7 @@ from commitlog.commit import ConditionalStore, ProbeReport
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, NamespaceMetadata, Restorer
-from commitlog.namespace.metadata import not_there
+from commitlog.namespace.metadata import namespace_not_found
 from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.oplog import OperationLog
 from commitlog.stores.open import open_store
@@ -310,7 +310,7 @@ def _reading_threads() -> ThreadPoolExecutor:
 def _mounted(name: str, table: Table, given: Url | None, how: _How) -> Namespace:
     item = table.get(Keys(name).metadata)
     if item is None:
-        raise not_there(name, table.url)
+        raise namespace_not_found(name, table.url)
     marker = NamespaceMetadata.from_item(item)
     marker.check(writing=False)
     place = _without(parse_store_url(marker.store), _OF_CREATOR)

@@ -247,7 +247,7 @@ class Bindings:
     ) -> tuple[list[Entry], SyncReport]:
         """Synchronise one directory; return the directories in it."""
         for _ in self._context.backoff.attempts(self._context.clock):
-            now = self._context.tree.again(directory)
+            now = self._context.tree.reread(directory)
             if now is None:
                 path = self._context.path_of(directory.id)
                 if path is None:  # deleted meanwhile
@@ -320,7 +320,7 @@ class Bindings:
         planning = self._context.row_planning  # the path may lead elsewhere
 
         def plan(_: PlanContext) -> tuple[Change | None, Entry]:
-            now = planning.tree.again(directory)
+            now = planning.tree.reread(directory)
             if now is None:
                 raise NotFound(f"directory {directory.name!r} was renamed, or deleted, meanwhile")
             return plan_bind(planning, now, binding)

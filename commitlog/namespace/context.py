@@ -18,7 +18,7 @@ from commitlog.namespace.external.store import BackingStore
 from commitlog.namespace.external.sync import Synchronizer
 from commitlog.namespace.external.views import ReadView, WriteView
 from commitlog.namespace.log.epoch import Epochs, FencedLog
-from commitlog.namespace.metadata import Epoch, NamespaceMetadata, not_there
+from commitlog.namespace.metadata import Epoch, NamespaceMetadata, namespace_not_found
 from commitlog.namespace.model.keys import ROOT, Keys, split
 from commitlog.namespace.model.records import Directory
 from commitlog.namespace.status import Status
@@ -75,7 +75,7 @@ class MetadataCache:
         if known is None:
             item = self._table.get(self._keys.metadata)
             if item is None:
-                raise not_there(self._name, self._table.url)
+                raise namespace_not_found(self._name, self._table.url)
             self.known = known = NamespaceMetadata.from_item(item)
         known.check(writing=writing)
         if writing and known.log != self.log_prefix:

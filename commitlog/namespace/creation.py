@@ -13,7 +13,7 @@ from commitlog.commit.bucket_identity import put_identity_object
 from commitlog.errors import AlreadyExists, CommitError, Conflict, CorruptRecord
 from commitlog.namespace.context import NamespaceContext
 from commitlog.namespace.log.checkpoint import Checkpoints
-from commitlog.namespace.log.entries import parsed
+from commitlog.namespace.log.entries import parse_change
 from commitlog.namespace.metadata import FIRST, NamespaceMetadata
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.keys import ROOT, TOP, TRASH, TRASH_SHARDS
@@ -86,7 +86,7 @@ def _has_log(context: NamespaceContext) -> bool:
     if context.changes.log.epochs.newest() != FIRST:
         return True
     # Pending operations first: one that is decided or compacted meanwhile is found at its next place.
-    if any(parsed(operation).witness != context.keys.metadata for operation in log.pending()):
+    if any(parse_change(operation).witness != context.keys.metadata for operation in log.pending()):
         return True
     if any(operation.decision is Decision.COMMITTED for operation in log.history()):
         return True

@@ -208,7 +208,7 @@ class Maintenance:
         """
         if self._context.changes.log is None:
             raise ConfigurationError("the namespace was opened without a log: give it one")
-        relogger = LogRewriter(
+        rewriter = LogRewriter(
             table=self._context.table,
             keys=self._context.keys,
             epochs=self._context.changes.log.epochs,
@@ -216,7 +216,7 @@ class Maintenance:
             new_id=self._context.new_id,
         )
         try:
-            return relogger.relog(take_over=take_over, older_than=older_than)
+            return rewriter.rewrite(take_over=take_over, older_than=older_than)
         finally:
             self._context.metadata.forget()
 

@@ -18,7 +18,7 @@ from commitlog.oplog.validate import (
 )
 from commitlog.tables.api import Item, Key
 
-__all__ = ["FIRST", "FORMAT", "Epoch", "NamespaceMetadata", "not_there"]
+__all__ = ["FIRST", "FORMAT", "Epoch", "NamespaceMetadata", "namespace_not_found"]
 
 
 #: The newest format that this library knows. It writes format 1, and format 2 only for a namespace that
@@ -156,7 +156,7 @@ def _epoch(value: object) -> Epoch:
     return Epoch(number=count(number), id=text(id))
 
 
-def not_there(namespace: str, url: str) -> NotFound:
+def namespace_not_found(namespace: str, url: str) -> NotFound:
     """Return the error for a namespace that the table does not have, with a message on how to fix it."""
     return NotFound(
         f"there is no namespace {namespace!r} in {url}: if its table was lost, restore it from its log"

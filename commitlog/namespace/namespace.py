@@ -342,10 +342,10 @@ class Namespace:
             return opened.read(start, end)
         except ObjectChanged:
             # The file may have been overwritten, and its old object collected, since it was opened.
-            again = self.open(path)
-            if again.data == opened.data:
+            reopened = self.open(path)
+            if reopened.data == opened.data:
                 raise
-            return again.read(start, end)
+            return reopened.read(start, end)
 
     # files
 

@@ -15,8 +15,8 @@ from operator import attrgetter
 from attrs import define, field, frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
-from commitlog.namespace.metadata import not_there
-from commitlog.namespace.model.keys import ROOT, TOP, Keys, places_of
+from commitlog.namespace.metadata import namespace_not_found
+from commitlog.namespace.model.keys import ROOT, TOP, Keys, shards_of
 from commitlog.namespace.model.records import Entry, Guard, Tombstone
 from commitlog.tables.api import Table
 
@@ -62,11 +62,11 @@ class Tree:
         """Read the entry of the root. Raises `NotFound` if the namespace does not exist."""
         item = self.table.get(self.keys.entry(TOP, 0, ROOT))
         if item is None:
-            raise not_there(self.keys.namespace, self.table.url)
+            raise namespace_not_found(self.keys.namespace, self.table.url)
         self._root = Entry.from_item(item)
         return self._root
 
-    def known_root(self) -> Entry:
+    def cached_root(self) -> Entry:
         """Return the entry of the root as it was last read."""
         return self._root or self.root()
 
@@ -92,7 +92,7 @@ class Tree:
         """
         found: dict[tuple[str, ...], Entry] = {}
         if known is None:
-            found[()] = self.known_root() if all(paths) else self.root()
+            found[()] = self.cached_root() if all(paths) else self.root()
         else:
             names = tuple(entry.name for entry in known.found[1:])
             found |= {names[:at]: entry for at, entry in enumerate(known.found)}
@@ -136,13 +136,13 @@ class Tree:
 
     def find(self, directory: Entry, name: str) -> Entry | None:
         """Return the entry of `directory` under `name`, or None."""
-        for shard in places_of(name, directory.shards.now, directory.shards.first):
+        for shard in shards_of(name, directory.shards.now, directory.shards.first):
             item = self.table.get(self.keys.entry(directory.id, shard, name))
             if item is not None:
                 return Entry.from_item(item)
         return None
 
-    def again(self, entry: Entry) -> Entry | None:
+    def reread(self, entry: Entry) -> Entry | None:
         """Read an entry again; None if it was renamed or deleted."""
         item = self.table.get(entry.key)
         found = None if item is None else Entry.from_item(item)

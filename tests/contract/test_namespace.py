@@ -35,7 +35,7 @@ from commitlog.errors import (
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, Status, Summary
 from commitlog.namespace.metadata import FORMAT
 from commitlog.namespace.model import keys
-from commitlog.namespace.model.keys import places_of
+from commitlog.namespace.model.keys import shards_of
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.body import Body
 from commitlog.stores.memory import MemoryStore
@@ -576,9 +576,9 @@ def test_what_is_made_again_in_another_shard_is_listed_once(
     files = {f"{number:04}": lake.upload(b"") for number in range(600)}
     lake.bulk_link("d", files)
     lake.reshard("d", shards=2)
-    again = next(name for name in files if places_of(name, 2, 1)[0] == 1)
+    again = next(name for name in files if shards_of(name, 2, 1)[0] == 1)
     # More names that come before it than a page has, so that the page with the new one is read later.
-    new = (name for name in map("!{:04}".format, range(1300)) if places_of(name, 2, 1)[0] == 1)
+    new = (name for name in map("!{:04}".format, range(1300)) if shards_of(name, 2, 1)[0] == 1)
     lake.bulk_link("d", {name: lake.upload(b"") for name in islice(new, 501)})
     listing = lake.list("d")
     listed = [next(listing)]

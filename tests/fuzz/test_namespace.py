@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew, InvalidPath
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, NamespaceMetadata
 from commitlog.namespace.model.binding import Binding
-from commitlog.namespace.model.keys import Keys, places_of, split
+from commitlog.namespace.model.keys import Keys, shards_of, split
 from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Shards, Tombstone
 from commitlog.paths import join
 from commitlog.tables.api import Item, Key
@@ -176,7 +176,7 @@ def test_any_path_is_names_or_refused(path: str) -> None:
         for name in found:
             again = join(again, name)
             check_item(NAMESPACE_SCHEMA, {"place": "p", "name": name})
-            assert places_of(name, 8, 1)[-1] == 0
+            assert shards_of(name, 8, 1)[-1] == 0
         assert again == path
 
 
@@ -200,9 +200,9 @@ def test_what_is_added_is_found_however_much_the_directory_grows(
 ) -> None:
     """The shard for new entries is among those that are looked into ever after."""
     first = 2**power
-    before = places_of(name, first, first)[0]
+    before = shards_of(name, first, first)[0]
     for more in range(power, max(power, grown) + 1):
-        places = places_of(name, 2**more, first)
+        places = shards_of(name, 2**more, first)
         assert before in places and all(0 <= place < 2**more for place in places)
 
 

@@ -119,8 +119,8 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             (
                 "Synchronizer.sync_listing",
                 "except PlanOutdated:\n    complete = False\n"
-                "    if self.planning.tree.again(directory) != directory:",
-                "except PlanOutdated:\n    if self.planning.tree.again(directory) != directory:",
+                "    if self.planning.tree.reread(directory) != directory:",
+                "except PlanOutdated:\n    if self.planning.tree.reread(directory) != directory:",
             )
         ),
         setting=_binding([sync("in")], [delete("in/a")], prepare=_bind_two),

@@ -80,10 +80,10 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Restorer.restore",
-                "refill = RestoreWriter(",
-                "begun.finish(metadata.to_item())\nrefill = RestoreWriter(",
+                "writer = RestoreWriter(",
+                "claim.finish(metadata.to_item())\nwriter = RestoreWriter(",
             ),
-            ("Restorer.restore", "begun.finish(metadata.to_item())\ntell(", "tell("),
+            ("Restorer.restore", "claim.finish(metadata.to_item())\nnotify(", "notify("),
         ),
         setting=naming({"R": [restore()]}, make=UpkeepWorld, **_TREE),
         caught="restored is something else than there was",
@@ -95,8 +95,8 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         rule="of two that restore it at once the one goes on that began last",
         edit=Edit(
             (
-                "Takeover.remove_all",
-                "self.table.transact([*batch, self.claim])",
+                "RestoreClaim.remove_all",
+                "self.table.transact([*batch, self.condition])",
                 "self.table.transact(batch)",
             )
         ),
@@ -121,7 +121,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             ("namespace.log.restore_writer:_WINDOW", "_WINDOW = 32", "_WINDOW = 1"),
             (
                 "RestoreWriter._put_together",
-                "for item in missing), self.begun.claim])",
+                "for item in missing), self.claim.condition])",
                 "for item in missing)])",
             ),
         ),
@@ -161,7 +161,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         where="namespace.md#when-the-table-is-lost",
         rule="what was changed before the log was claimed is in what is restored",
         edit=Edit(
-            ("Restorer.restore", "if self._place() == (reading.epoch, reading.place):", "if True:")
+            ("Restorer.restore", "if self._digest() == (contents.epoch, contents.digest):", "if True:")
         ),
         setting=naming(
             {"A": [make("tried")], "R": [restore(decide=Decision.ROLLED_BACK)]},

@@ -290,7 +290,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "_judge",
-                "if change.seen or change.made & evidence.seen:\n    return Decision.COMMITTED",
+                "if change.replaced or change.written & evidence.read:\n    return Decision.COMMITTED",
                 "",
             )
         ),
@@ -315,7 +315,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
                 "Recovery.recover.judge",
                 "return None if found is None else _judge(found, evidence, whole=whole)",
                 (
-                    "late = [change for _, change in readable([operation], unreadable.append)]\n"
+                    "late = [change for _, change in parse_changes([operation], unreadable.append)]\n"
                     "return _judge(self._traces(late[0]), evidence, whole=whole)"
                 ),
             )

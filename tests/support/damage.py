@@ -19,7 +19,7 @@ from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.codec import document_of, key_of
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.keys import ROOT, Keys, places_of
+from commitlog.namespace.model.keys import ROOT, Keys, shards_of
 from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Tombstone
 from commitlog.oplog.codec import Document, encode
 from commitlog.tables.api import Item, Key, Table
@@ -90,7 +90,7 @@ class Damage:
 def cycle(at: World) -> None:
     """Put ``empty`` below ``empty/below``."""
     upper, below = entry(at, "empty"), entry(at, "empty/below")
-    place = places_of("empty", below.shards.now, below.shards.first)[0]
+    place = shards_of("empty", below.shards.now, below.shards.first)[0]
     key = KEYS.entry(below.id, place, "empty")
     at.table.delete(upper.key)
     put(at, evolve(upper, key=key, version=upper.version + 1))
@@ -99,14 +99,14 @@ def cycle(at: World) -> None:
 
 def twice(at: World, path: str, *, more: int) -> None:
     found = entry(at, path)
-    place = places_of("twin", 2, 1)[0]
+    place = shards_of("twin", 2, 1)[0]
     put(at, evolve(found, key=KEYS.entry(ROOT, place, "twin"), version=found.version + more))
 
 
 def wrong_shard(at: World) -> None:
     found = entry(at, "empty/new")
     upper = entry(at, "empty")
-    places = places_of("new", upper.shards.now, upper.shards.first)
+    places = shards_of("new", upper.shards.now, upper.shards.first)
     wrong = next(shard for shard in range(upper.shards.now) if shard not in places)
     at.table.delete(found.key)
     put(at, evolve(found, key=KEYS.entry(upper.id, wrong, "new")))
@@ -115,17 +115,17 @@ def wrong_shard(at: World) -> None:
 def name_twice(at: World) -> None:
     for number in range(100):  # until there is a name that was put elsewhere when there was one shard
         name = f"n{number}"
-        if len(places_of(name, 2, 1)) == 2:
+        if len(shards_of(name, 2, 1)) == 2:
             break
     at.lake.write(name, b"1")
-    old = places_of(name, 2, 1)[1]
+    old = shards_of(name, 2, 1)[1]
     theirs = Data.of(at.store.head(at.store.put("theirs", b"2").path))
     put(at, evolve(entry(at, name), key=KEYS.entry(ROOT, old, name), id="hidden", data=theirs))
 
 
 def name_twice_of_either_kind(at: World) -> None:
     """Have a file in the first shard of a directory, and a directory of its name in another."""
-    name = next(f"n{number}" for number in range(100) if places_of(f"n{number}", 2, 1) == (1, 0))
+    name = next(f"n{number}" for number in range(100) if shards_of(f"n{number}", 2, 1) == (1, 0))
     at.lake.make_directory("d")
     at.lake.write(f"d/{name}", b"1")
     file = entry(at, f"d/{name}")
@@ -344,7 +344,7 @@ def move_row(at: World, name: str) -> None:
 def add_row(at: World, name: str) -> None:
     """Add an entry that the log has not, in the root."""
     theirs = Data.of(at.store.head(at.store.put("theirs", b"2").path))
-    key = KEYS.entry(ROOT, places_of(name, 2, 1)[0], name)
+    key = KEYS.entry(ROOT, shards_of(name, 2, 1)[0], name)
     put(at, evolve(entry(at, "over"), key=key, id="added", data=theirs))
 
 

@@ -21,7 +21,7 @@ from commitlog.namespace.external.store import BackingStore
 from commitlog.namespace.model.backing import backing_path, refreshed
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.data import Data, UnlinkableData, modified_of
-from commitlog.namespace.model.keys import places_of
+from commitlog.namespace.model.keys import shards_of
 from commitlog.namespace.model.records import Entry, Shards, Tombstone
 from commitlog.namespace.tree import Tree
 from commitlog.stores.api import ObjectInfo
@@ -142,7 +142,7 @@ class Overlay:
     ) -> Entry:
         shards = directory.shards
         return Entry(
-            key=self.tree.keys.entry(directory.id, places_of(name, shards.now, shards.first)[0], name),
+            key=self.tree.keys.entry(directory.id, shards_of(name, shards.now, shards.first)[0], name),
             id="",
             version=0,
             change_id="",

@@ -93,7 +93,7 @@ class Pruner:
     def _prune(self, directory: Entry, done: _Totals) -> list[Entry]:
         """Prune one directory; return its subdirectories. Raises `Conflict` if it keeps changing."""
         for _ in self.backoff.attempts(self.clock):
-            now = self.overlay.tree.again(directory)
+            now = self.overlay.tree.reread(directory)
             if now is None:  # renamed, or deleted, meanwhile
                 return []
             rows: Iterable[Entry]
@@ -161,7 +161,7 @@ class Pruner:
         done.tombstones += len(removed.keys)
         for error in removed.failed.values():
             raise error
-        if len(removed.keys) < len(tombstones) and self.overlay.tree.again(directory) != directory:
+        if len(removed.keys) < len(tombstones) and self.overlay.tree.reread(directory) != directory:
             return None
         return directory
 

@@ -101,7 +101,7 @@ class Synchronizer:
                 directory, new = self._apply(directory, batch)
             except PlanOutdated:
                 complete = False
-                if self.planning.tree.again(directory) != directory:
+                if self.planning.tree.reread(directory) != directory:
                     break
                 continue
             written |= new

@@ -39,9 +39,9 @@ class _View(Tree):
         """See `Tree.root`."""
         return self.overlay.tree.root()
 
-    def known_root(self) -> Entry:
+    def cached_root(self) -> Entry:
         """See `Tree.known_root`."""
-        return self.overlay.tree.known_root()
+        return self.overlay.tree.cached_root()
 
     def forget(self) -> None:
         """See `Tree.forget`."""

@@ -29,7 +29,7 @@ from commitlog.namespace.fsck.references import find_orphans
 from commitlog.namespace.fsck.survey import Survey, survey_of_log
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.metadata import NamespaceMetadata
-from commitlog.namespace.model.codec import key_of, place_of
+from commitlog.namespace.model.codec import item_name, key_of
 from commitlog.namespace.model.keys import Keys
 from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.tables.api import Item
@@ -110,7 +110,7 @@ class Checker:
         """Check the namespace: see `Namespace.fsck`."""
         so_far = FsckReport()
 
-        def tell(now: FsckReport) -> None:
+        def notify(now: FsckReport) -> None:
             nonlocal so_far
             so_far = now
             if progress is not None:
@@ -120,7 +120,9 @@ class Checker:
         log_survey = None
         if self.log is not None:
             try:
-                log_survey = survey_of_log(self.log, lambda states: tell(evolve(so_far, states=states)))
+                log_survey = survey_of_log(
+                    self.log, lambda states: notify(evolve(so_far, states=states))
+                )
             except (CorruptRecord, FormatTooNew) as error:
                 # The other entries may be out of date without it, so skip the comparison with the log.
                 kind = PROBLEMS["unreadable-log"]
@@ -132,9 +134,9 @@ class Checker:
             if record is not None:
                 survey.add(record, item)
                 if survey.records % 1000 == 0:
-                    tell(evolve(so_far, entries=survey.entries, records=survey.records))
+                    notify(evolve(so_far, entries=survey.entries, records=survey.records))
         records = survey.records + len(snapshot.corrupt)
-        tell(evolve(so_far, entries=survey.entries, records=records))
+        notify(evolve(so_far, entries=survey.entries, records=records))
         suspects = survey.suspects(TreeChecks(snapshot, self.keys))
         if suspects:
             survey.read_again(self.table, self.keys.namespace, suspects)
@@ -143,7 +145,7 @@ class Checker:
         if self.store is not None and self.objects:
             for asked, these in find_unlisted(self.store, suspects.unlisted):
                 unlisted |= these
-                tell(evolve(so_far, objects=so_far.objects + asked))
+                notify(evolve(so_far, objects=so_far.objects + asked))
         logged = LogSnapshot()
         if (
             self.log is not None
@@ -152,7 +154,7 @@ class Checker:
         ):
             rows = [each for each in snapshot.entries.values() if f"e/{each.id}" in suspects.logged]
             logged = self.log.read(suspects.logged.union(unlisted, map(tombstone_id, rows)))
-        tell(evolve(so_far, operations=len(logged.pending)))
+        notify(evolve(so_far, operations=len(logged.pending)))
         checks = TreeChecks(snapshot, self.keys)
         found += check_records(checks, logged, suspects.logged)
         found += self._unlisted(unlisted, logged)
@@ -162,18 +164,18 @@ class Checker:
         if self.store is not None and self.objects:
             for files, each in compare_with_store(checks, self.store, self._entries()):
                 found += each
-                tell(evolve(so_far, objects=so_far.objects + files))
+                notify(evolve(so_far, objects=so_far.objects + files))
             found += self._store_identity(self.store, snapshot.metadata)
         if self.store is not None and self.orphans:
             found += self._orphans(
-                self.store, lambda listed: tell(evolve(so_far, listed=so_far.listed + listed))
+                self.store, lambda listed: notify(evolve(so_far, listed=so_far.listed + listed))
             )
         if found:
             self.clock.sleep(self.grace)
-            again = Confirmer(table=self.table, log=self.log, store=self.store)
-            found = [*again.confirmed(found)]
+            confirmer = Confirmer(table=self.table, log=self.log, store=self.store)
+            found = [*confirmer.confirmed(found)]
         found.sort(key=lambda each: (each.problem.severity, each.problem.name, each.path))
-        tell(evolve(so_far, findings=tuple(found)))
+        notify(evolve(so_far, findings=tuple(found)))
         return so_far
 
     def _entries(self) -> Iterator[Entry]:
@@ -198,7 +200,7 @@ class Checker:
         except CorruptRecord as error:
             kind = PROBLEMS["corrupt-record"]
             yield Finding(
-                problem=kind, path=place_of(row), detail=str(error), records=(row,), logged=logged
+                problem=kind, path=item_name(row), detail=str(error), records=(row,), logged=logged
             )
             return
         if logged is None:
@@ -224,8 +226,8 @@ class Checker:
 
     def _unlisted(self, unlisted: Collection[str], logged: LogSnapshot) -> Iterator[Finding]:
         """Check that the table lists the garbage that the log lists and that exists (I5)."""
-        for of in sorted(unlisted):
-            item = logged.item(of)
+        for item_id in sorted(unlisted):
+            item = logged.item(item_id)
             if item is None:
                 continue
             garbage = Garbage.from_item(item)
@@ -245,11 +247,11 @@ class Checker:
                 what = str(operation.body["what"])
                 yield Finding(problem=PROBLEMS["pending-change"], path=operation.id, detail=what)
 
-    def _orphans(self, store: StoreReader, tell: Callable[[int], object]) -> Iterator[Finding]:
+    def _orphans(self, store: StoreReader, notify: Callable[[int], object]) -> Iterator[Finding]:
         """Check that a record refers to each object that a namespace stored (I5)."""
         until = self.clock.epoch() - self.age
         try:
-            left = find_orphans(self.table, store, self.log, until=until, tell=tell)
+            left = find_orphans(self.table, store, self.log, until=until, notify=notify)
         except (CorruptRecord, FormatTooNew) as error:
             yield Finding(problem=PROBLEMS["references-unknown"], path="", detail=str(error))
             return

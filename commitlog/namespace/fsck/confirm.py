@@ -15,7 +15,7 @@ from commitlog.namespace.fsck.cross_checks import has_content
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
 from commitlog.namespace.model.codec import key_of
-from commitlog.namespace.model.keys import NAMESPACES, read_place
+from commitlog.namespace.model.keys import NAMESPACES, parse_hash_key
 from commitlog.namespace.model.records import Entry, Guard, record_of
 from commitlog.tables.api import Item, Key
 
@@ -45,7 +45,9 @@ class Confirmer:
             if _is_of_log(finding):
                 if logged is None:
                     assert self.log is not None
-                    logged = self.log.read({of for each in findings for of in _logged_ids(each)})
+                    logged = self.log.read(
+                        {item_id for each in findings for item_id in _logged_ids(each)}
+                    )
                 if not self._log_still_agrees(finding, logged):
                     continue
             yield finding
@@ -71,7 +73,9 @@ class Confirmer:
     def _log_still_agrees(self, finding: Finding, logged: LogSnapshot) -> bool:
         if finding.problem.name == "pending-change":
             return finding.path in {each.id for each in logged.pending}
-        same = finding.waits or all(logged.item(of) == finding.logged for of in _logged_ids(finding))
+        same = finding.waits or all(
+            logged.item(item_id) == finding.logged for item_id in _logged_ids(finding)
+        )
         touched = finding.id in logged.touched and not finding.waits
         # Read the record again after the log: the log agreed with it before.
         return same and not touched and self._still_holds(finding)
@@ -86,13 +90,13 @@ def _is_of_log(finding: Finding) -> bool:
 
 
 def _logged_ids(finding: Finding) -> tuple[str, ...]:
-    """Return the `State.of` that a finding compares with the log."""
+    """Return the `State.item_id` that a finding compares with the log."""
     if finding.logged is not None and "id" not in finding.logged:
         key = key_of(finding.logged)
         if key.hash == NAMESPACES:
             return ("m",)
-        place = read_place(key.hash)
-        return (f"{place.kind}/{place.of}/{key.range}",)
+        place = parse_hash_key(key.hash)
+        return (f"{place.kind}/{place.id}/{key.range}",)
     if finding.problem.name == "wrong-metadata":
         return ("m",)
     return () if finding.id is None else (f"e/{finding.id}",)
@@ -131,7 +135,7 @@ def _with_occupants(table: TableReader, finding: Finding) -> Finding:
 
 
 def records_unchanged(table: TableReader, finding: Finding) -> bool:
-    """Tell whether the records of a finding are unchanged."""
+    """Return whether the records of a finding are unchanged."""
     for item in finding.records:
         try:
             found = table.get(key_of(item))

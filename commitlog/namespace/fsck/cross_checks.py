@@ -63,7 +63,7 @@ def compare_with_log(
     Args:
         checks: the checks of the rows.
         logged: the contents of the log.
-        only: the `State.of` to compare; by default all.
+        only: the `State.item_id` to compare; by default all.
     """
     rows: dict[str, list[Entry]] = defaultdict(list)
     for entry in checks.snapshot.entries.values():
@@ -71,7 +71,7 @@ def compare_with_log(
     if only is None:
         ids = {*rows, *logged.states}
     else:
-        ids = {of.removeprefix("e/") for of in only if of.startswith("e/")}
+        ids = {item_id.removeprefix("e/") for item_id in only if item_id.startswith("e/")}
     for id in sorted(ids - logged.touched):
         found = sorted(rows.get(id, ()), key=lambda row: -row.version)
         state = logged.states.get(id)
@@ -85,7 +85,7 @@ def compare_with_log(
 
 
 def is_logged(row: Entry, state: State | None) -> bool:
-    """Tell whether a row equals the record of the log, as far as this library can read both."""
+    """Return whether a row equals the record of the log, as far as this library can read both."""
     return state is not None and state.item is not None and Entry.from_item(state.item) == row
 
 
@@ -100,7 +100,7 @@ def _compared(checks: TreeChecks, rows: list[Entry], state: State | None) -> Fin
             path=checks.path_of_key(key),
             detail="the table does not have it",
             missing=(key,),
-            id=state.of.removeprefix("e/"),
+            id=state.item_id.removeprefix("e/"),
             logged=state.item,
         )
     if any(is_logged(row, state) for row in rows):
@@ -145,12 +145,12 @@ def _what(entry: Entry) -> str:
 
 
 def tombstone_id(row: Entry) -> str:
-    """Return the `State.of` of the tombstone that a removed row may leave behind."""
+    """Return the `State.item_id` of the tombstone that a removed row may leave behind."""
     return f"t/{row.parent}/{row.name}{'/' if row.is_directory else ''}"
 
 
 def _has_moved(row: Entry, state: State | None) -> bool:
-    """Tell whether the log has a row as removed, or at another place."""
+    """Return whether the log has a row as removed, or at another place."""
     if state is None or state.version < row.version:
         return False
     return state.item is None or (state.item["place"], state.item["name"]) != (row.key.hash, row.name)
@@ -208,12 +208,12 @@ def find_unlisted(store: StoreReader, listed: Collection[str]) -> Iterator[tuple
 
     Args:
         store: reader of the objects.
-        listed: garbage of the log that the table does not list, by `State.of`.
+        listed: garbage of the log that the table does not list, by `State.item_id`.
     """
     left = iter(sorted(listed))
     while batch := list(islice(left, _WINDOW)):
-        heads = [store.begin_head(of.split("/", 3)[-1]) for of in batch]
-        found = [of for of, head in zip(batch, heads, strict=True) if head().info is not None]
+        heads = [store.begin_head(item_id.split("/", 3)[-1]) for item_id in batch]
+        found = [item_id for item_id, head in zip(batch, heads, strict=True) if head().info is not None]
         yield len(batch), frozenset(found)
 
 
@@ -264,14 +264,14 @@ def _attach_log(findings: Iterable[Finding], logged: LogSnapshot) -> Iterator[Fi
 
 
 def _tracks_object(directory: Entry | None, entry: Entry) -> bool:
-    """Tell whether a file follows its object without `sync`: see `external.overlay`."""
+    """Return whether a file follows its object without `sync`: see `external.overlay`."""
     if directory is None or directory.binding is None or not is_external(directory, entry):
         return False
     return directory.binding.max_age is not None or directory.binding.synced is None
 
 
 def has_content(data: Data, info: ObjectInfo) -> bool:
-    """Tell whether an object of the store is the content that a file names."""
+    """Return whether an object of the store is the content that a file names."""
     return same_etag(info.etag, data.etag) and info.size == data.size
 
 

@@ -22,7 +22,7 @@ from commitlog.namespace.model.keys import (
     TOP,
     TRASH,
     TRASH_SHARDS,
-    read_place,
+    parse_hash_key,
 )
 from commitlog.namespace.model.records import (
     NO_FILE,
@@ -138,7 +138,7 @@ class _Fix:
     """The change that repairs one finding, with the repair of each kind of problem.
 
     Args:
-        of: the context.
+        context: the context.
         change: the change to fill.
         finding: the problem to repair.
         differing, references, dry_run: see `plan_fix`.
@@ -149,7 +149,7 @@ class _Fix:
 
     def __init__(
         self,
-        of: RepairContext,
+        context: RepairContext,
         change: Change,
         finding: Finding,
         differing: Mapping[str, Finding],
@@ -157,16 +157,16 @@ class _Fix:
         *,
         dry_run: bool,
     ) -> None:
-        self._of = of
-        self._rows = of.row_planning
-        self._keys = of.row_planning.keys
-        self._table = of.row_planning.tree.table
+        self._context = context
+        self._rows = context.row_planning
+        self._keys = context.row_planning.keys
+        self._table = context.row_planning.tree.table
         self._change = change
         self._finding = finding
         self._differing = differing
         self._references = references
         self._dry_run = dry_run
-        self._now = of.row_planning.now()
+        self._now = context.row_planning.now()
         readable = [item for item in finding.records if "id" in item and "body" in item]
         if finding.problem.name == "corrupt-record":
             readable = [item for item in finding.records[1:] if item in readable]
@@ -219,9 +219,9 @@ class _Fix:
         found = self._rows.tree.find(self._rows.tree.root(), LOST_AND_FOUND)
         if found is not None and found.is_directory:
             return found
-        change, made = plan_make_directory(self._of.planning, LOST_AND_FOUND, shards=1)
+        change, made = plan_make_directory(self._context.planning, LOST_AND_FOUND, shards=1)
         if change is not None and not self._dry_run:
-            self._of.changes.apply(change)
+            self._context.changes.apply(change)
         return made
 
     def _shards_of(self, id: str) -> tuple[Shards, bool]:
@@ -389,7 +389,7 @@ class _Fix:
     def discard_object(self) -> None:
         """List an object as garbage."""
         assert self._finding.object is not None
-        info = self._of.store.begin_head(self._finding.object)().info
+        info = self._context.store.begin_head(self._finding.object)().info
         if info is None:
             return
         not_before = self._now + int(self._rows.grace * 1000)
@@ -409,7 +409,7 @@ class _Fix:
     def metadata(self) -> None:
         """Put the metadata record of the log; if it has none, put the current one again and log it."""
         rows = self._finding.records
-        logged, log = self._finding.logged, self._of.changes.log
+        logged, log = self._finding.logged, self._context.changes.log
         metadata = NamespaceMetadata.from_item(rows[0] if logged is None else logged)
         if logged is None and log is not None:
             metadata = evolve(metadata, log=log.root.prefix)
@@ -420,7 +420,7 @@ class _Fix:
     def put_logged(self, was: TableCondition) -> None:
         """Put the tombstone, or the piece of garbage, of the log."""
         assert self._finding.logged is not None
-        kind = read_place(key_of(self._finding.logged).hash).kind
+        kind = parse_hash_key(key_of(self._finding.logged).hash).kind
         record = (Tombstone if kind == "t" else Garbage).from_item(self._finding.logged)
         self._change.witness = record.key
         self._change.put(evolve(record, change_id=self._change.id), was)
@@ -471,14 +471,14 @@ class _Fix:
         return evolve(logged, data=found[0]) if found else logged
 
     def _is_named(self, row: Entry) -> bool:
-        """Tell whether anything else refers, or may refer, to the object of a row."""
+        """Return whether anything else refers, or may refer, to the object of a row."""
         names = self._references()
         if names is None or row.data is None or row.data.path not in names:
             return True
         return bool(names[row.data.path] - {f"{row.key.hash} {row.key.range}"})
 
     def _was_replaced(self, logged: Entry) -> bool:
-        """Tell whether the table lists the object of a file as garbage because it was overwritten."""
+        """Return whether the table lists the object of a file as garbage because it was overwritten."""
         names = self._references()
         path = "" if logged.data is None else logged.data.path
         return names is None or f"x/{logged.id}-{logged.version}" in names.get(path, ())
@@ -499,8 +499,8 @@ class _Fix:
             self._change.witness = row.key
 
     def _has(self, data: Data) -> bool:
-        """Tell whether the store has the object that a file names, unchanged."""
-        info = self._of.store.begin_head(data.path)().info
+        """Return whether the store has the object that a file names, unchanged."""
+        info = self._context.store.begin_head(data.path)().info
         return info is not None and has_content(data, info)
 
     def _put_consequences(self, finding: Finding, row: Entry) -> None:
@@ -520,8 +520,8 @@ class _Fix:
 
     def _prevent_removal(self, entry: Entry) -> None:
         """Keep the directory of an entry from being removed meanwhile, unless it is already closed."""
-        place = read_place(entry.key.hash)
-        key = self._keys.guard(place.of, place.shard)
+        place = parse_hash_key(entry.key.hash)
+        key = self._keys.guard(place.id, place.shard)
         found = self._table.get(key)
         if found is not None and not self._change.writes_to(key):
             guard = evolve(Guard.from_item(found), change_id=self._change.id)
@@ -533,7 +533,7 @@ class _Fix:
         with contextlib.suppress(CorruptRecord):
             record_of(item)  # a newer format is not corrupt: `FormatTooNew` ends the repair
         key = key_of(item)
-        place = read_place(key.hash)
+        place = parse_hash_key(key.hash)
         entry = self.entries[0] if self.entries else None
         if self._finding.logged is not None and place.kind == "e":
             logged = Entry.from_item(self._finding.logged)
@@ -541,7 +541,7 @@ class _Fix:
             self._put_directory_record(logged)
         elif self._finding.logged is not None:
             self.put_logged(is_unchanged(item))
-        elif place.of == TOP and key.range in (ROOT, TRASH):
+        elif place.id == TOP and key.range in (ROOT, TRASH):
             self.root(str(key.range), is_unchanged(item))
         elif place.kind == "d" and entry is not None:
             self.touch(entry)

@@ -13,10 +13,10 @@ from typing import Protocol, TypeVar
 from attrs import define, field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew, NotFound
-from commitlog.namespace.log.checkpoint import Checkpoints, merged
-from commitlog.namespace.log.entries import LoggedChange, State, fold, parsed
+from commitlog.namespace.log.checkpoint import Checkpoints, merge_states
+from commitlog.namespace.log.entries import LoggedChange, State, fold, parse_change
 from commitlog.namespace.model.codec import key_of
-from commitlog.namespace.model.keys import NAMESPACES, is_in_place, read_place
+from commitlog.namespace.model.keys import NAMESPACES, is_valid_key, parse_hash_key
 from commitlog.namespace.model.records import (
     Directory,
     Entry,
@@ -125,7 +125,7 @@ class Snapshot:
         if not key.hash.startswith(f"{namespace}/"):
             return None
         try:
-            record = self._decode(item) if is_in_place(key) else None
+            record = self._decode(item) if is_valid_key(key) else None
         except (CorruptRecord, FormatTooNew) as error:
             self.corrupt[key] = item, str(error)
             return None
@@ -135,19 +135,19 @@ class Snapshot:
             self.strange[key] = item
             return None
         if isinstance(record, Entry):
-            self.inside[read_place(key.hash).of] += 1
+            self.inside[parse_hash_key(key.hash).id] += 1
         return record
 
     def keep(self, record: Record) -> None:
         """Add a record of the namespace."""
-        place = read_place(record.key.hash)
+        place = parse_hash_key(record.key.hash)
         match record:
             case Entry():
                 self.entries[record.key] = record
             case Directory():
-                self.directories[place.of] = record
+                self.directories[place.id] = record
             case Guard():
-                self.guards[place.of, place.shard] = record
+                self.guards[place.id, place.shard] = record
             case Garbage():
                 self.garbage[record.key] = record
             case Tombstone():
@@ -184,7 +184,7 @@ class LogSnapshot:
 
     Attributes:
         states: the newest state of each requested file and directory, by id.
-        tombstones, garbage: the newest states of tombstones and garbage, by `State.of`.
+        tombstones, garbage: the newest states of tombstones and garbage, by `State.item_id`.
         metadata: the metadata record, if it was requested and the log has it.
         pending: operations that are not decided.
         changes: the changes of the pending operations.
@@ -200,15 +200,15 @@ class LogSnapshot:
     @cached_property
     def touched(self) -> frozenset[str]:
         """Ids of the files and directories with pending changes."""
-        return frozenset(id for change in self.changes for id, _ in change.made | change.seen)
+        return frozenset(id for change in self.changes for id, _ in change.written | change.replaced)
 
-    def item(self, of: str) -> Item | None:
-        """Return the newest record of a `State.of`; None if the log has no such record."""
-        kind, _, id = of.partition("/")
+    def item(self, item_id: str) -> Item | None:
+        """Return the newest record of a `State.item_id`; None if the log has no such record."""
+        kind, _, id = item_id.partition("/")
         if kind == "m":
             return self.metadata
         states = {"e": self.states, "t": self.tombstones, "x": self.garbage}[kind]
-        state = states.get(id if kind == "e" else of)
+        state = states.get(id if kind == "e" else item_id)
         return None if state is None else state.item
 
 
@@ -234,7 +234,7 @@ class LogReader:
         """Return the contents of the log: every earlier change is in it, or pending.
 
         Args:
-            only: the `State.of` to return; by default all, which takes kilobytes for each file.
+            only: the `State.item_id` to return; by default all, which takes kilobytes for each file.
         """
         return retry_on_new_checkpoint(lambda: self._read(only))
 
@@ -247,7 +247,7 @@ class LogReader:
         for operation in self.history():
             decided(operation.id)
             if operation.decision is Decision.COMMITTED:
-                yield from parsed(operation).states
+                yield from parse_change(operation).states
         yield from self.checkpoint()
 
     def _read(self, only: Collection[str] | None) -> LogSnapshot:
@@ -259,22 +259,26 @@ class LogReader:
             pending.pop(operation.id, None)
             if operation.decision is Decision.COMMITTED:
                 fold(
-                    (each for each in parsed(operation).states if only is None or each.of in only),
+                    (
+                        each
+                        for each in parse_change(operation).states
+                        if only is None or each.item_id in only
+                    ),
                     changed,
                 )
         states: dict[str, State] = {}
         tombstones: dict[str, State] = {}
         garbage: dict[str, State] = {}
         metadata: Item | None = None
-        before = (state for state in self.checkpoint() if only is None or state.of in only)
-        for state in merged(before, changed):
-            kind, _, id = state.of.partition("/")
+        before = (state for state in self.checkpoint() if only is None or state.item_id in only)
+        for state in merge_states(before, changed):
+            kind, _, id = state.item_id.partition("/")
             if kind == "e":
                 states[id] = state
             elif kind == "t":
-                tombstones[state.of] = state
+                tombstones[state.item_id] = state
             elif kind == "x":
-                garbage[state.of] = state
+                garbage[state.item_id] = state
             elif kind == "m":
                 metadata = state.item
         return LogSnapshot(
@@ -283,7 +287,7 @@ class LogReader:
             garbage=garbage,
             metadata=metadata,
             pending=tuple(pending.values()),
-            changes=tuple(map(parsed, pending.values())),
+            changes=tuple(map(parse_change, pending.values())),
         )
 
 
@@ -302,7 +306,7 @@ def read_matching(log: LogReader, wanted: Callable[[Item], bool]) -> LogSnapshot
     return log.read(
         retry_on_new_checkpoint(
             lambda: {
-                state.of
+                state.item_id
                 for state in log.states(lambda id: None)
                 if state.item is not None and wanted(state.item)
             }

@@ -10,8 +10,8 @@ from typing import TypeAlias
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader, read_matching
 from commitlog.namespace.model.binding import RESERVED
-from commitlog.namespace.model.codec import place_of
-from commitlog.namespace.model.keys import number_of
+from commitlog.namespace.model.codec import item_name
+from commitlog.namespace.model.keys import hash_of
 from commitlog.namespace.model.records import Entry, Garbage, record_of
 from commitlog.namespace.write.content import is_own
 from commitlog.stores.api import ObjectInfo
@@ -32,7 +32,7 @@ def find_orphans(
     log: LogReader | None,
     *,
     until: float,
-    tell: Callable[[int], object],
+    notify: Callable[[int], object],
 ) -> list[ObjectInfo]:
     """Return the objects of namespaces to which no file and no garbage of any namespace refers (I5).
 
@@ -41,21 +41,21 @@ def find_orphans(
         store: reader of the objects.
         log: reader of the log, which may refer to objects too.
         until: epoch seconds; younger objects are left out, since a reference may follow.
-        tell: called with the number of listed objects, once for every thousand.
+        notify: called with the number of listed objects, once for every thousand.
 
     Raises `CorruptRecord`, or `FormatTooNew`, for an unreadable record that may refer to an object: then
     the unreferenced objects cannot be determined.
     """
-    referenced = array("Q", sorted(array("Q", map(number_of, _referenced_objects(table)))))
+    referenced = array("Q", sorted(array("Q", map(hash_of, _referenced_objects(table)))))
     left: dict[str, ObjectInfo] = {}
     for number, info in enumerate(store.list(), 1):
         if number % 1000 == 0:
-            tell(1000)
+            notify(1000)
         if (
             is_own(info.path)
             and not info.path.startswith(RESERVED)
             and info.last_modified <= until
-            and not _is_in(referenced, number_of(info.path))
+            and not _is_in(referenced, hash_of(info.path))
         ):
             left[info.path] = info
     if left:  # the scan may have missed a record that was moved meanwhile
@@ -142,7 +142,8 @@ def _naming(table: TableReader, by: _By) -> Iterator[Entry | Garbage]:
             record = None
         if record is None:
             raise FormatTooNew(
-                f"{place_of(item)!r} belongs to an unfinished restore, or was written by a newer library"
+                f"{item_name(item)!r} belongs to an unfinished restore, or was written by a newer"
+                " library"
             )
         if isinstance(record, by):
             yield record
@@ -156,6 +157,6 @@ def _refuse(found: UnreadableItem) -> None:
 
 
 def _is_in(numbers: array[int], number: int) -> bool:
-    """Tell whether a sorted array contains a number."""
+    """Return whether a sorted array contains a number."""
     at = bisect_left(numbers, number)
     return at < len(numbers) and numbers[at] == number

@@ -16,8 +16,8 @@ from attrs import define, field, frozen
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.readers import LogReader, Snapshot, TableReader, retry_on_new_checkpoint
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path
-from commitlog.namespace.log.entries import State, digest_of, outcome_of
-from commitlog.namespace.model.keys import MAX_SHARDS, number_of, places_of_number, read_place
+from commitlog.namespace.log.entries import State, digest_of, rank_of
+from commitlog.namespace.model.keys import MAX_SHARDS, hash_of, parse_hash_key, shards_of_hash
 from commitlog.namespace.model.records import Entry, Garbage, Record, Tombstone, record_of
 from commitlog.namespace.write.content import is_content
 from commitlog.oplog import Operation
@@ -40,7 +40,7 @@ class LogSurvey:
 
     Attributes:
         outcomes: the number that `log_number` returns for each file, directory and piece of garbage, by
-            `State.of`.
+            `State.item_id`.
         metadata: the metadata record of the namespace, as the log has it.
         pending: operations that are not decided.
     """
@@ -50,28 +50,28 @@ class LogSurvey:
     pending: tuple[Operation, ...]
 
 
-def survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
+def survey_of_log(log: LogReader, notify: Callable[[int], object]) -> LogSurvey:
     """Return the summary of a log: every earlier change is in it, or pending.
 
     Args:
         log: reader of the log.
-        tell: called from time to time with the number of states read so far.
+        notify: called from time to time with the number of states read so far.
     """
-    return retry_on_new_checkpoint(lambda: _survey_of_log(log, tell))
+    return retry_on_new_checkpoint(lambda: _survey_of_log(log, notify))
 
 
-def _survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
+def _survey_of_log(log: LogReader, notify: Callable[[int], object]) -> LogSurvey:
     pending = {each.id: each for each in log.pending()}  # in this order: see `LogReader.read`
     outcomes: dict[str, int] = {}
     metadata: Item | None = None
     states = log.states(lambda id: pending.pop(id, None))
     for number, state in enumerate(states, 1):
-        if state.of == "m":
+        if state.item_id == "m":
             metadata = state.item
-        elif not state.of.startswith("t/"):
-            outcomes[state.of] = max(log_number(state), outcomes.get(state.of, 0))
+        elif not state.item_id.startswith("t/"):
+            outcomes[state.item_id] = max(log_number(state), outcomes.get(state.item_id, 0))
         if number % 1000 == 0:
-            tell(number)
+            notify(number)
     return LogSurvey(outcomes=outcomes, metadata=metadata, pending=tuple(pending.values()))
 
 
@@ -80,11 +80,11 @@ def log_number(state: State) -> int:
 
     It combines the outcome and a digest of the record; the higher number is the current state.
     """
-    return outcome_of(state) << 64 | digest_of(state.item)
+    return rank_of(state) << 64 | digest_of(state.item)
 
 
 def _exists(number: int) -> bool:
-    """Tell whether the record of a number exists."""
+    """Return whether the record of a number exists."""
     return (number >> 64) % 2 == 0
 
 
@@ -96,7 +96,7 @@ class Suspects:
         files: numbers of ids.
         objects: numbers of the paths of objects that are garbage.
         hidden: ids of directories that have tombstones.
-        logged: records in which the log and the table seem to differ, by `State.of`.
+        logged: records in which the log and the table seem to differ, by `State.item_id`.
         unlisted: garbage of the log that the table does not list, and that is not a file.
     """
 
@@ -110,15 +110,15 @@ class Suspects:
         return bool(self.files or self.objects or self.hidden or self.logged)
 
     def have(self, item: Item) -> bool:
-        """Tell whether a record of the namespace is suspect; directories are held already."""
-        place = read_place(str(item["place"]))
+        """Return whether a record of the namespace is suspect; directories are held already."""
+        place = parse_hash_key(str(item["place"]))
         match place.kind:
             case "e":
-                return number_of(str(item.get("id"))) in self.files
+                return hash_of(str(item.get("id"))) in self.files
             case "x":
                 return bool(self.objects)
             case "t":
-                return place.of in self.hidden
+                return place.id in self.hidden
         return False
 
 
@@ -162,20 +162,20 @@ class Survey:
             if not has_path(record):
                 self._invalid_names.add(record.id)
         if isinstance(record, Entry) and record.data is not None:
-            place = read_place(record.key.hash)
-            self._ids.append(number_of(record.id))
-            self._names.append(number_of(record.name))
-            self._objects.append(number_of(record.data.path))
-            self._within.append(self._homes.setdefault(place.of, len(self._homes)))
+            place = parse_hash_key(record.key.hash)
+            self._ids.append(hash_of(record.id))
+            self._names.append(hash_of(record.name))
+            self._objects.append(hash_of(record.data.path))
+            self._within.append(self._homes.setdefault(place.id, len(self._homes)))
             shard = place.shard if 0 <= place.shard < MAX_SHARDS else MAX_SHARDS
             self._shards.append(shard | _OWN * record.data.own)
         elif isinstance(record, Garbage):
             if record.data.own:
-                self._garbage.append(number_of(record.data.path))
+                self._garbage.append(hash_of(record.data.path))
             if self.logged is not None:
                 self.logged.pop(garbage_of(record), None)
         elif isinstance(record, Tombstone):
-            self._hidden.add(read_place(record.key.hash).of)
+            self._hidden.add(parse_hash_key(record.key.hash).id)
         else:
             self.snapshot.keep(record)
 
@@ -190,10 +190,10 @@ class Survey:
         Args:
             checks: the checks of `snapshot`, in its current state.
         """
-        files = {number_of(id) for id in self._different | self._invalid_names}
+        files = {hash_of(id) for id in self._different | self._invalid_names}
         files |= _twice(lambda: iter(self._ids))
         directories = (each.id for each in self.snapshot.entries.values())
-        files |= _common(map(number_of, directories), self._ids)
+        files |= _common(map(hash_of, directories), self._ids)
         files |= self._misplaced(checks)
         twice = self._named_twice(checks)
         objects = _twice(lambda: iter(self._garbage))
@@ -212,10 +212,10 @@ class Survey:
                     files.add(id)
                     unknown.discard(within)  # one file is enough to find the directory
         logged = {f"e/{id}" for id in self._different}
-        left = {of for of, number in (self.logged or {}).items() if _exists(number)}
-        unlisted = {of for of in left if of.startswith("x/")}
+        left = {item_id for item_id, number in (self.logged or {}).items() if _exists(number)}
+        unlisted = {item_id for item_id in left if item_id.startswith("x/")}
         logged |= left - unlisted
-        logged |= {of for of in map(_of_corrupt, self.snapshot.corrupt) if of is not None}
+        logged |= {item_id for item_id in map(_of_corrupt, self.snapshot.corrupt) if item_id is not None}
         return Suspects(
             files=frozenset(files),
             objects=frozenset(objects),
@@ -242,8 +242,8 @@ class Survey:
 
         Keys that do not contain the path of their object are left out.
         """
-        paths = {of: of.split("/", 3)[-1] for of in unlisted}
-        objects = {number_of(path): of for of, path in paths.items() if is_content(path)}
+        paths = {item_id: item_id.split("/", 3)[-1] for item_id in unlisted}
+        objects = {hash_of(path): item_id for item_id, path in paths.items() if is_content(path)}
         if not objects:
             return frozenset()
         for number in (*_common(objects, self._objects), *_common(objects, self._garbage)):
@@ -258,7 +258,7 @@ class Survey:
             self._ids, self._names, self._within, self._shards, strict=True
         ):
             over = spread[within]
-            if over is not None and shard % _OWN not in places_of_number(name, over.now, over.first):
+            if over is not None and shard % _OWN not in shards_of_hash(name, over.now, over.first):
                 found.add(id)
         return found
 
@@ -271,8 +271,8 @@ class Survey:
         directories = [
             (home, place.shard, entry.name)
             for entry in self.snapshot.entries.values()
-            for place in [read_place(entry.key.hash)]
-            if (home := self._homes.get(place.of)) is not None
+            for place in [parse_hash_key(entry.key.hash)]
+            if (home := self._homes.get(place.id)) is not None
         ]
         spread |= {home for home, shard, _ in directories if shard}
         if not spread:
@@ -284,7 +284,7 @@ class Survey:
                     yield number
             for home, _, name in directories:
                 if home in spread:
-                    yield _named_in(home, number_of(name))
+                    yield _named_in(home, hash_of(name))
 
         return _twice(named)
 
@@ -294,14 +294,14 @@ class Survey:
 
 
 def garbage_of(garbage: Garbage) -> str:
-    """Return the `State.of` of a piece of garbage."""
-    return f"x/{read_place(garbage.key.hash).of}/{garbage.key.range}"
+    """Return the `State.item_id` of a piece of garbage."""
+    return f"x/{parse_hash_key(garbage.key.hash).id}/{garbage.key.range}"
 
 
 def _of_corrupt(key: Key) -> str | None:
-    """Return the `State.of` of the record that a key should have; None if the key does not show it."""
-    place = read_place(key.hash)
-    return f"{place.kind}/{place.of}/{key.range}" if place.kind in ("t", "x") else None
+    """Return the `State.item_id` for the record of a key; None if the key does not show it."""
+    place = parse_hash_key(key.hash)
+    return f"{place.kind}/{place.id}/{key.range}" if place.kind in ("t", "x") else None
 
 
 def _named_in(directory: int, name: int) -> int:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
 from commitlog.namespace.fsck.readers import Snapshot
-from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import (
     MAX_SHARDS,
     ROOT,
@@ -18,8 +18,8 @@ from commitlog.namespace.model.keys import (
     Keys,
     is_name,
     kind_of,
-    places_of,
-    read_place,
+    parse_hash_key,
+    shards_of,
 )
 from commitlog.namespace.model.records import Entry, Garbage, Record, Shards
 from commitlog.tables.api import Item, Key
@@ -28,7 +28,7 @@ __all__ = ["TreeChecks", "has_path"]
 
 
 def has_path(entry: Entry) -> bool:
-    """Tell whether an entry has a valid name, and does not block the staging directory."""
+    """Return whether an entry has a valid name, and does not block the staging directory."""
     in_the_way = entry.parent == ROOT and entry.name == STAGING and not entry.is_directory
     return is_name(entry.name) and not in_the_way
 
@@ -74,7 +74,7 @@ class TreeChecks:
 
     def path_of_key(self, key: Key) -> str:
         """Return the path of an entry with this key, for people."""
-        above = read_place(key.hash).of
+        above = parse_hash_key(key.hash).id
         if above == TOP:
             return "" if key.range == ROOT else f"[{key.range}]"
         names, seen = [str(key.range)], {above}
@@ -104,11 +104,11 @@ class TreeChecks:
         for key, (item, reason) in self.snapshot.corrupt.items():
             kind, entry = PROBLEMS["corrupt-record"], self._entry_of(key)
             records = (item,) if entry is None else (item, entry.to_item())
-            yield Finding(problem=kind, path=place_of(item), detail=reason, records=records)
+            yield Finding(problem=kind, path=item_name(item), detail=reason, records=records)
         for key, item in self.snapshot.strange.items():
             misplaced = kind_of(key) in ("d", "g")
             kind = PROBLEMS["misplaced-record" if misplaced else "strange-record"]
-            yield Finding(problem=kind, path=place_of(item), records=(item,))
+            yield Finding(problem=kind, path=item_name(item), records=(item,))
         for id in (ROOT, TRASH):
             key = self._keys.entry(TOP, 0, id)
             if key not in self.snapshot.entries and key not in self.snapshot.corrupt:
@@ -116,8 +116,8 @@ class TreeChecks:
 
     def _entry_of(self, key: Key) -> Entry | None:
         """Return the entry of the directory whose record or guard record has this key, if known."""
-        place = read_place(key.hash)
-        entries = self._named.get(place.of, ()) if place.kind in ("d", "g") else ()
+        place = parse_hash_key(key.hash)
+        entries = self._named.get(place.id, ()) if place.kind in ("d", "g") else ()
         return entries[0] if len(entries) == 1 else None
 
     # the tree
@@ -149,7 +149,7 @@ class TreeChecks:
                 yield self._finding("wrong-directory-record", [entry], record, id=id)
         for id, record in self.snapshot.directories.items():
             if id not in self._named:
-                places = places_of(record.name, MAX_SHARDS, 1)
+                places = shards_of(record.name, MAX_SHARDS, 1)
                 missing = [self._keys.entry(record.parent, place, record.name) for place in places]
                 yield self._finding(
                     "orphan-directory",
@@ -171,7 +171,7 @@ class TreeChecks:
                 )
 
     def is_unknown(self, id: str) -> bool:
-        """Tell whether a directory has no record at all."""
+        """Return whether a directory has no record at all."""
         known = id in self._named or id in self.snapshot.directories or id in (ROOT, TRASH, TOP)
         return not known and self._keys.directory(id).hash not in self._corrupt
 
@@ -226,18 +226,18 @@ class TreeChecks:
             names: dict[str, list[Entry]] = defaultdict(list)
             for entry in children:
                 names[entry.name].append(entry)
-                places = places_of(entry.name, shards.now, shards.first)
-                if read_place(entry.key.hash).shard not in places:
+                places = shards_of(entry.name, shards.now, shards.first)
+                if parse_hash_key(entry.key.hash).shard not in places:
                     yield self._finding("wrong-shard", [entry, upper[0]], id=entry.id)
             for name, entries in names.items():
                 if len(entries) > 1:
-                    places = places_of(name, shards.now, shards.first)
+                    places = shards_of(name, shards.now, shards.first)
                     found = sorted(
-                        entries, key=lambda each: _rank(places, read_place(each.key.hash).shard)
+                        entries, key=lambda each: _rank(places, parse_hash_key(each.key.hash).shard)
                     )
                     yield self._finding("duplicate-name", found, upper[0])
         for key, tombstone in self.snapshot.tombstones.items():
-            id = read_place(key.hash).of
+            id = parse_hash_key(key.hash).id
             if self.is_unknown(id):
                 missing = [self._keys.directory(id)]
                 path = f"[{id}]/{tombstone.name}"

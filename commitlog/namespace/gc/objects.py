@@ -16,7 +16,7 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
-from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import GARBAGE_SLOTS, Keys
 from commitlog.namespace.model.records import Garbage
 from commitlog.stores.api import ObjectStore
@@ -98,7 +98,7 @@ class Collector:
                 try:
                     garbage = Garbage.from_item(item)
                 except (CorruptRecord, FormatTooNew) as error:
-                    done.failed += [(place_of(item), str(error))]
+                    done.failed += [(item_name(item), str(error))]
                     continue
                 if garbage.not_before > now:
                     return

@@ -19,7 +19,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
-from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import TOP, TRASH, Keys
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.tree import Tree
@@ -82,7 +82,7 @@ class Sweeper:
         return done.swept()
 
     def _sweep(self, stuck: set[str], done: _Done) -> bool:
-        """Remove the current contents of the trash, except `stuck`; tell whether there were any."""
+        """Remove the current contents of the trash, except `stuck`; return whether there were any."""
         found = False
         for trashed in self._inside(self._trash(), done):
             if trashed.id in stuck:
@@ -97,7 +97,7 @@ class Sweeper:
                 done.fail(trashed.id, error)
             if done.stuck:
                 stuck.add(trashed.id)
-            done.tell()
+            done.notify()
         return found
 
     def _trash(self) -> Entry:
@@ -113,7 +113,7 @@ class Sweeper:
                 try:
                     entry = Entry.from_item(item)
                 except (CorruptRecord, FormatTooNew) as error:
-                    done.fail(place_of(item), error)
+                    done.fail(item_name(item), error)
                 else:
                     yield entry
 
@@ -134,7 +134,7 @@ class Sweeper:
             return
         if self._apply(plan_remove_files(self.planning, files), files, done):
             done.files += len(files)
-            done.tell()
+            done.notify()
         elif len(files) > 1:
             # One was renamed away or removed by another sweeper, or together they are too large.
             half = len(files) // 2
@@ -161,7 +161,7 @@ class Sweeper:
         done.directories += self._apply(plan_remove_trashed(self.planning, trashed), [trashed], done)
 
     def _apply(self, change: Change, entries: list[Entry], done: _Done) -> bool:
-        """Apply a change; tell whether it was applied, and record an error unless it was not needed."""
+        """Apply a change; return whether it was applied. Record an error unless it was not needed."""
         for entry in entries:
             done.clear(entry.id)
         try:
@@ -172,7 +172,7 @@ class Sweeper:
             return False
         except PlanOutdated as error:
             # Another client did it, unless the entry is unchanged: then other records are inconsistent.
-            if len(entries) == 1 and self.tree.again(entries[0]) == entries[0]:
+            if len(entries) == 1 and self.tree.reread(entries[0]) == entries[0]:
                 done.fail(entries[0].id, f"its records do not fit, check the namespace: {error}")
             return False
         return True
@@ -204,7 +204,7 @@ class _Done:
         self.failed.pop(what, None)
         self.stuck.discard(what)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Report the progress."""
         if self.progress is not None:
             self.progress(self.swept())

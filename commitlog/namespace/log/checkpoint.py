@@ -20,13 +20,13 @@ from typing import Any
 from attrs import frozen
 
 from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, NotFound
-from commitlog.namespace.log.entries import State, fold, item_of
+from commitlog.namespace.log.entries import State, fold, item_from_json
 from commitlog.oplog import OperationLog
 from commitlog.oplog.codec import Document
 from commitlog.oplog.validate import build, count, items, mapping, moment, text
 from commitlog.tables.api import Item
 
-__all__ = ["Checkpoint", "Checkpoints", "merged"]
+__all__ = ["Checkpoint", "Checkpoints", "merge_states"]
 
 #: Approximate size of a part in bytes, and its maximum number of records.
 _PART_BYTES, _PART_RECORDS = 4 * 1024 * 1024, 10_000
@@ -63,16 +63,16 @@ class Checkpoints:
     """
 
     def __init__(self, log: OperationLog, *, new_id: Callable[[], str]) -> None:
-        self._bases = log.sibling("base", frozenset({"namespace-base"}))
+        self._records = log.sibling("base", frozenset({"namespace-base"}))
         self._parts = log.sibling("base-parts", frozenset({"namespace-base-part"}))
         self._new_id = new_id
 
     def newest(self) -> Checkpoint | None:
         """Return the current checkpoint; None if the log was never compacted."""
-        listed = max(self._bases.list(), key=lambda listed: listed.name, default=None)
+        listed = max(self._records.list(), key=lambda listed: listed.name, default=None)
         if listed is None:
             return None
-        document = self._bases.get(listed.name)
+        document = self._records.get(listed.name)
         body = document.body
         return build(
             document,
@@ -87,24 +87,24 @@ class Checkpoints:
 
     def names(self) -> Iterator[str]:
         """Yield the names of the existing checkpoints."""
-        yield from (listed.name for listed in self._bases.list())
+        yield from (listed.name for listed in self._records.list())
 
     def states(
-        self, base: Checkpoint | None, *, unreadable: Callable[[CommitError], object] | None = None
+        self, checkpoint: Checkpoint | None, *, unreadable: Callable[[CommitError], object] | None = None
     ) -> Iterator[State]:
-        """Yield the states of a checkpoint, sorted by `State.of`.
+        """Yield the states of a checkpoint, sorted by `State.item_id`.
 
         Args:
-            base: the checkpoint; None has no states.
+            checkpoint: the checkpoint; None has no states.
             unreadable: called with the error of each part that is missing or cannot be read, which is
                 skipped; by default the error is raised.
 
         Raises `NotFound` if a newer checkpoint has replaced it, `CorruptRecord` if a part is missing.
         """
-        for part in range(0 if base is None else base.parts):
-            assert base is not None
+        for part in range(0 if checkpoint is None else checkpoint.parts):
+            assert checkpoint is not None
             try:
-                states = self._read(base, part)
+                states = self._read(checkpoint, part)
             except (CorruptRecord, FormatTooNew) as error:
                 if unreadable is None:
                     raise
@@ -112,13 +112,13 @@ class Checkpoints:
                 continue
             yield from states
 
-    def _read(self, base: Checkpoint, part: int) -> list[State]:
-        name = _part(base.id, part)
+    def _read(self, checkpoint: Checkpoint, part: int) -> list[State]:
+        name = _part(checkpoint.id, part)
         try:
             document = self._parts.get(name)
         except NotFound as error:
-            holds = self.newest()
-            if holds is None or holds.id != base.id:
+            current = self.newest()
+            if current is None or current.id != checkpoint.id:
                 raise
             raise CorruptRecord(
                 f"{self._parts.path(name)!r} is missing, a part of the log's checkpoint. Restore it"
@@ -131,11 +131,11 @@ class Checkpoints:
 
         Raises `AlreadyExists` if another checkpoint follows `after`; then this one has no effect.
         """
-        written = self.stored(states)
-        self.hold(written, after=after)
+        written = self.store_parts(states)
+        self.make_current(written, after=after)
         return written.id
 
-    def stored(self, states: Iterable[State], *, most: int | None = None) -> Checkpoint:
+    def store_parts(self, states: Iterable[State], *, most: int | None = None) -> Checkpoint:
         """Store the parts of a checkpoint of sorted states, without making it current.
 
         Args:
@@ -150,8 +150,8 @@ class Checkpoints:
             total += len(part)
         return Checkpoint(number=0, id=id, parts=parts, states=total, written=0.0)
 
-    def stored_unsorted(self, states: Iterable[State], *, run: int = _RUN) -> Checkpoint:
-        """Store the parts of a checkpoint of unsorted states, one for each item; see `stored`.
+    def store_unsorted_parts(self, states: Iterable[State], *, run: int = _RUN) -> Checkpoint:
+        """Store the parts of a checkpoint of unsorted states, one for each item; see `store_parts`.
 
         At most `run` states are held in memory at a time: more are sorted in several runs, which are
         stored as parts themselves, and then merged.
@@ -160,21 +160,21 @@ class Checkpoints:
         rest = iter(states)
         while batch := sorted(islice(rest, run), key=_of):
             if len(batch) < run and not runs:
-                return self.stored(batch)
-            runs.append(self.stored(batch, most=_RUN_RECORDS))
+                return self.store_parts(batch)
+            runs.append(self.store_parts(batch, most=_RUN_RECORDS))
         if not runs:
-            return self.stored(())
-        merged = self.stored(heapq.merge(*(self.parts_of(each) for each in runs), key=_of))
+            return self.store_parts(())
+        merged = self.store_parts(heapq.merge(*(self.read_parts(each) for each in runs), key=_of))
         self._parts.remove_all(_part(each.id, part) for each in runs for part in range(each.parts))
         return merged
 
-    def parts_of(self, stored: Checkpoint) -> Iterator[State]:
+    def read_parts(self, stored: Checkpoint) -> Iterator[State]:
         """Yield the states of a checkpoint whose parts are stored, and that is not current yet."""
         for part in range(stored.parts):
             document = self._parts.get(_part(stored.id, part))
             yield from build(document, partial(_states, document))
 
-    def hold(self, stored: Checkpoint, *, after: Checkpoint | None) -> None:
+    def make_current(self, stored: Checkpoint, *, after: Checkpoint | None) -> None:
         """Make a checkpoint current whose parts are stored.
 
         Raises `AlreadyExists` if another checkpoint follows `after`.
@@ -186,29 +186,29 @@ class Checkpoints:
             "parts": stored.parts,
             "states": stored.states,
         }
-        self._bases.add(_number(number), Document("namespace-base", body))
+        self._records.add(_number(number), Document("namespace-base", body))
 
-    def prune(self, base: Checkpoint, *, margin: float) -> None:
+    def prune(self, checkpoint: Checkpoint, *, margin: float) -> None:
         """Remove all earlier checkpoints and unfinished parts.
 
         Parts of the next checkpoint, which another client may be writing, are kept: a writer that has
-        seen `base` writes younger parts, and one that has not will find its number taken.
+        seen `checkpoint` writes younger parts, and one that has not will find its number taken.
 
         Args:
-            base: the current checkpoint.
+            checkpoint: the current checkpoint.
             margin: seconds by which removed parts must be older than it.
         """
-        kept = f"{base.id}-"
+        kept = f"{checkpoint.id}-"
         self._parts.remove_all(
             listed.name
             for listed in self._parts.list()
-            if not listed.name.startswith(kept) and listed.written < base.written - margin
+            if not listed.name.startswith(kept) and listed.written < checkpoint.written - margin
         )
-        holds = _number(base.number)
-        self._bases.remove_all(listed.name for listed in self._bases.list() if listed.name < holds)
+        current = _number(checkpoint.number)
+        self._records.remove_all(listed.name for listed in self._records.list() if listed.name < current)
 
 
-def merged(states: Iterable[State], changed: Mapping[str, State]) -> Iterator[State]:
+def merge_states(states: Iterable[State], changed: Mapping[str, State]) -> Iterator[State]:
     """Yield the newest of sorted states and of other, changed states, sorted."""
     for _, same in groupby(heapq.merge(states, sorted(changed.values(), key=_of), key=_of), key=_of):
         newest: dict[str, State] = {}
@@ -217,14 +217,14 @@ def merged(states: Iterable[State], changed: Mapping[str, State]) -> Iterator[St
 
 
 def _of(state: State) -> str:
-    return state.of
+    return state.item_id
 
 
 def _parted(states: Iterable[State], most: int) -> Iterator[list[list[Any]]]:
     part: list[list[Any]] = []
     size = 0
     for state in states:
-        part.append([state.of, state.version, _shown(state.item), state.began])
+        part.append([state.item_id, state.version, _shown(state.item), state.began])
         body = None if state.item is None else state.item.get("body")
         size += 200 + (len(body) if isinstance(body, bytes) else 0)
         if size >= _PART_BYTES or len(part) == most:
@@ -247,9 +247,9 @@ def _states(document: Document) -> list[State]:
 def _state(fields: object) -> State:
     of, version, item, began = items(fields)
     return State(
-        of=text(of),
+        item_id=text(of),
         version=count(version),
-        item=None if item is None else item_of(mapping(item)),
+        item=None if item is None else item_from_json(mapping(item)),
         began=moment(began),
     )
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 from attrs import define, evolve, field, frozen
 
 from commitlog.errors import AlreadyExists, Conflict, NotFound
-from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints, merged
-from commitlog.namespace.log.entries import State, fold, parsed
+from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints, merge_states
+from commitlog.namespace.log.entries import State, fold, parse_change
 from commitlog.namespace.model.keys import Keys
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.tables.api import Table
@@ -92,11 +92,11 @@ class Compactor:
     def _compact(
         self, older_than: float | None, progress: Callable[[CompactionReport], object] | None
     ) -> CompactionReport:
-        bases = Checkpoints(self.log, new_id=self.new_id)
-        done = CompactionReport(states=_size(bases.newest()))
+        checkpoints = Checkpoints(self.log, new_id=self.new_id)
+        done = CompactionReport(states=_size(checkpoints.newest()))
         everything = True
 
-        def tell(now: CompactionReport) -> None:
+        def notify(now: CompactionReport) -> None:
             nonlocal done
             done = now
             if progress is not None:
@@ -105,36 +105,36 @@ class Compactor:
         def save(operations: Iterator[Operation], oldest: float) -> None:
             nonlocal everything
             everything = self._save(
-                bases,
-                _with_progress(operations, lambda read: tell(evolve(done, read=done.read + read))),
+                checkpoints,
+                _with_progress(operations, lambda read: notify(evolve(done, read=done.read + read))),
                 oldest,
-                lambda written: tell(evolve(done, written=done.written + written)),
+                lambda written: notify(evolve(done, written=done.written + written)),
             )
 
         while True:
             removed = self.log.compact(older_than=older_than, save=save, most=self.most)
-            base = bases.newest()
-            tell(evolve(done, operations=done.operations + removed, states=_size(base)))
+            checkpoint = checkpoints.newest()
+            notify(evolve(done, operations=done.operations + removed, states=_size(checkpoint)))
             if removed < self.most and (everything or not removed):
-                if base is not None:
-                    bases.prune(base, margin=self.log.retention / 4)
+                if checkpoint is not None:
+                    checkpoints.prune(checkpoint, margin=self.log.retention / 4)
                 return done
 
     def _save(
         self,
-        bases: Checkpoints,
+        checkpoints: Checkpoints,
         operations: Iterator[Operation],
         oldest: float,
         written: Callable[[int], object] = lambda written: None,
     ) -> bool:
-        """Store a checkpoint that includes the operations; tell whether it includes all of them."""
-        before = bases.newest()
+        """Store a checkpoint that includes the operations; return whether it includes all of them."""
+        before = checkpoints.newest()
         most = max(self.held, _size(before) // 4)
         changed: dict[str, State] = {}
         everything = True
         for operation in operations:
             if operation.decision is Decision.COMMITTED:
-                fold(parsed(operation).states, changed)
+                fold(parse_change(operation).states, changed)
             if len(changed) >= most:
                 everything = False
                 break
@@ -142,10 +142,10 @@ class Compactor:
             return True
         # Clocks differ by at most this much; see `OperationLog.compact`.
         over = oldest - self.log.retention / 4
-        known = merged(self._known(bases.states(before), over), changed)
-        id = bases.write(_with_progress(self._current(known), written), after=before)
-        holds = bases.newest()
-        if holds is None or holds.id != id:
+        known = merge_states(self._known(checkpoints.states(before), over), changed)
+        id = checkpoints.write(_with_progress(self._current(known), written), after=before)
+        current = checkpoints.newest()
+        if current is None or current.id != id:
             raise _lost_race()  # this process slept meanwhile, and wrote a number that was used before
         return everything
 
@@ -158,15 +158,15 @@ class Compactor:
         """Yield states, except garbage and tombstones that were removed without being logged."""
         slot, left = "", frozenset[str]()
         for state in states:
-            kind, _, of = state.of.partition("/")
+            kind, _, item_id = state.item_id.partition("/")
             if kind == "x":
-                number, _, name = of.partition("/")
+                number, _, name = item_id.partition("/")
                 if number != slot:
                     found = self.table.query(self.keys.garbage_slot(int(number)))
                     slot, left = number, frozenset(str(item["name"]) for item in found)
                 if name not in left:
                     continue
-            if kind == "t" and not self._has(*of.split("/", 1)):
+            if kind == "t" and not self._has(*item_id.split("/", 1)):
                 continue
             yield state
         self._check_metadata()  # or the missing records of a lost table would count as removed
@@ -175,16 +175,16 @@ class Compactor:
         return self.table.get(self.keys.tombstone(directory, name)) is not None
 
 
-def _with_progress(things: Iterable[T], tell: Callable[[int], object]) -> Iterator[T]:
+def _with_progress(things: Iterable[T], notify: Callable[[int], object]) -> Iterator[T]:
     """Yield things, and report progress after every thousand."""
     for number, thing in enumerate(things, 1):
         yield thing
         if number % _PROGRESS_STEP == 0:
-            tell(_PROGRESS_STEP)
+            notify(_PROGRESS_STEP)
 
 
-def _size(base: Checkpoint | None) -> int:
-    return 0 if base is None else base.states
+def _size(checkpoint: Checkpoint | None) -> int:
+    return 0 if checkpoint is None else checkpoint.states
 
 
 def _lost_race() -> Conflict:

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from commitlog.errors import CommitError, Conflict, CorruptRecord
 from commitlog.namespace.model.codec import key_of
-from commitlog.namespace.model.keys import NAMESPACES, is_in_place, read_place
+from commitlog.namespace.model.keys import NAMESPACES, is_valid_key, parse_hash_key
 from commitlog.namespace.model.records import Garbage, Tombstone
 from commitlog.oplog import Operation
 from commitlog.oplog.codec import Document
@@ -21,15 +21,15 @@ from commitlog.tables.api import Item, Key
 
 __all__ = [
     "LoggedChange",
-    "Newest",
+    "NewestStates",
     "State",
     "Version",
     "digest_of",
     "fold",
-    "item_of",
-    "outcome_of",
-    "parsed",
-    "readable",
+    "item_from_json",
+    "parse_change",
+    "parse_changes",
+    "rank_of",
 ]
 
 #: A version of a file or directory: its id and number.
@@ -41,22 +41,22 @@ class State:
     """The state of one item in one entry of the log.
 
     Attributes:
-        of: the item: ``e/<id>`` for a file or directory, ``m`` for the metadata record,
+        item_id: the item: ``e/<id>`` for a file or directory, ``m`` for the metadata record,
             ``t/<directory>/<name>`` for a tombstone, ``x/<slot>/<name>`` for garbage.
         version: the highest version is current; tombstones also compare the dates of the hidden objects
-            (`outcome_of`).
+            (`rank_of`).
         item: the record; None if it was removed.
         began: start of the operation in epoch seconds, by the clock of the client that began it.
     """
 
-    of: str
+    item_id: str
     version: int
     item: Item | None = field(hash=False)
     began: float
 
     def supersedes(self, other: State | None) -> bool:
-        """Tell whether this state is newer than another one of the same item."""
-        return other is None or outcome_of(self) > outcome_of(other)
+        """Return whether this state is newer than another one of the same item."""
+        return other is None or rank_of(self) > rank_of(other)
 
 
 @frozen(kw_only=True)
@@ -67,34 +67,34 @@ class LoggedChange:
         what: a verb, for people.
         id: id of the change.
         witness: key of the record that shows whether the change succeeded.
-        made: versions that the change makes.
-        seen: versions that the change replaces or removes, and therefore has read.
-        before: places of the replaced or removed versions.
+        written: versions that the change writes.
+        replaced: versions that the change replaces or removes, and therefore has read.
+        replaced_at: the keys of the replaced or removed versions.
         states: the states after the change.
-        clears: whether the removal of the witness shows the success.
+        removes_witness: whether the removal of the witness shows the success.
     """
 
     what: str
     id: str
     witness: Key
-    made: frozenset[Version]
-    seen: frozenset[Version]
-    before: tuple[tuple[Key, Version], ...]
+    written: frozenset[Version]
+    replaced: frozenset[Version]
+    replaced_at: tuple[tuple[Key, Version], ...]
     states: tuple[State, ...]
-    clears: bool
+    removes_witness: bool
 
 
 def fold(states: Iterable[State], known: dict[str, State]) -> None:
     """Update `known` with those `states` that are newer."""
     for state in states:
-        if state.supersedes(known.get(state.of)):
-            known[state.of] = state
+        if state.supersedes(known.get(state.item_id)):
+            known[state.item_id] = state
 
 
-def outcome_of(state: State) -> int:
+def rank_of(state: State) -> int:
     """Return a number that orders the states of one item: the highest is current."""
     version = state.version
-    if state.of.startswith("t/") and state.item is not None:
+    if state.item_id.startswith("t/") and state.item is not None:
         # A tombstone that hides a younger object is newer, whatever the clocks of the clients show.
         version |= (Tombstone.from_item(state.item).stored or 0) << MAX_COUNT.bit_length()
     return 2 * version + (state.item is None)
@@ -108,23 +108,23 @@ def digest_of(item: Item | None) -> int:
     return 0 if item is None else hash(frozenset(item.items())) % 2**64
 
 
-class Newest:
+class NewestStates:
     """A compact selection of the newest state of each item in a log, for two passes over the log.
 
     A file takes about 150 bytes here, and two kilobytes as a whole state.
     """
 
     def __init__(self) -> None:
-        self._outcomes: dict[str, int] = {}
+        self._ranks: dict[str, int] = {}
 
     def add(self, states: Iterable[State]) -> None:
         """Add states of the log."""
         for state in states:
-            self._outcomes[state.of] = max(outcome_of(state), self._outcomes.get(state.of, -1))
+            self._ranks[state.item_id] = max(rank_of(state), self._ranks.get(state.item_id, -1))
 
-    def is_missing(self, of: str) -> bool:
-        """Tell whether the log has an item as removed."""
-        return self._outcomes.get(of, 0) % 2 == 1
+    def is_removed(self, item_id: str) -> bool:
+        """Return whether the log has an item as removed."""
+        return self._ranks.get(item_id, 0) % 2 == 1
 
     def select(self, before: Iterable[State], after: Iterable[State]) -> Iterator[State]:
         """Yield the newest state of each item once.
@@ -135,30 +135,32 @@ class Newest:
 
         Raises `Conflict` at the end if the newest state of an item was not found again.
         """
-        left = dict(self._outcomes)
+        left = dict(self._ranks)
         for state in before:
-            if outcome_of(state) >= left.get(state.of, -1):
-                left.pop(state.of, None)
+            if rank_of(state) >= left.get(state.item_id, -1):
+                left.pop(state.item_id, None)
                 yield state
         for state in after:
-            if left.get(state.of) == outcome_of(state):
-                del left[state.of]
+            if left.get(state.item_id) == rank_of(state):
+                del left[state.item_id]
                 yield state
         if left:
             raise Conflict("the log was changed while it was read: another client writes it; try again")
 
 
-def parsed(operation: Operation) -> LoggedChange:
+def parse_change(operation: Operation) -> LoggedChange:
     """Return the change in an entry of the log. Raises `CorruptRecord`."""
     body = operation.body
     document = Document("change of a namespace", body, operation.id)
 
     def make() -> LoggedChange:
-        put = [item_of(mapping(each)) for each in items(body["put"])]
+        put = [item_from_json(mapping(each)) for each in items(body["put"])]
         removed = [_removed(each) for each in items(body["removed"])]
         replaced = [_removed(each) for each in items(body["replaced"])]
         removed += [each for each in replaced if "version" in each[1]]
-        made = {(text(item["id"]), count(item["version"])): key_of(item) for item in put if "id" in item}
+        written = {
+            (text(item["id"]), count(item["version"])): key_of(item) for item in put if "id" in item
+        }
         gone = {
             (text(expected["id"]), count(expected["version"])): key
             for key, expected in removed
@@ -166,7 +168,7 @@ def parsed(operation: Operation) -> LoggedChange:
         }
         overwritten = {
             (id, number - 1): key
-            for (id, number), key in made.items()
+            for (id, number), key in written.items()
             if number > 1 and (id, number - 1) not in gone
         }
         before = {**gone, **overwritten}
@@ -176,23 +178,23 @@ def parsed(operation: Operation) -> LoggedChange:
             what=text(body["what"]),
             id=text(body["word"]),
             witness=witness,
-            made=frozenset(made),
-            seen=frozenset(before),
-            before=tuple((key, version) for version, key in before.items()),
+            written=frozenset(written),
+            replaced=frozenset(before),
+            replaced_at=tuple((key, version) for version, key in before.items()),
             states=tuple(_states(put, removed, operation.time)),
-            clears=any(key == witness for key, _ in removed),
+            removes_witness=any(key == witness for key, _ in removed),
         )
 
     return build(document, make)
 
 
-def readable(
+def parse_changes(
     operations: Iterable[Operation], unreadable: Callable[[CommitError], object]
 ) -> Iterator[tuple[Operation, LoggedChange]]:
     """Yield operations with their changes; pass the errors of unreadable changes to `unreadable`."""
     for operation in operations:
         try:
-            change = parsed(operation)
+            change = parse_change(operation)
         except CorruptRecord as error:
             unreadable(error)
         else:
@@ -205,29 +207,29 @@ def _states(
     for item in put:
         place = text(item["place"])
         if place == NAMESPACES:
-            yield State(of="m", version=1, item=item, began=began)
+            yield State(item_id="m", version=1, item=item, began=began)
         elif "id" in item:
-            of = f"e/{text(item['id'])}"
-            yield State(of=of, version=count(item["version"]), item=item, began=began)
-        elif (where := read_place(place)).kind == "x":
-            of = f"x/{where.of}/{text(item['name'])}"
-            yield State(of=of, version=1, item=item, began=began)
+            item_id = f"e/{text(item['id'])}"
+            yield State(item_id=item_id, version=count(item["version"]), item=item, began=began)
+        elif (where := parse_hash_key(place)).kind == "x":
+            item_id = f"x/{where.id}/{text(item['name'])}"
+            yield State(item_id=item_id, version=1, item=item, began=began)
             # The file was removed or overwritten, so this version of it is gone.
             garbage = Garbage.from_item(item)
-            yield State(of=f"e/{garbage.file}", version=garbage.version, item=None, began=began)
+            yield State(item_id=f"e/{garbage.file}", version=garbage.version, item=None, began=began)
         elif where.kind == "t":
             left = Tombstone.from_item(item)
-            yield State(of=f"t/{where.of}/{left.name}", version=left.left, item=item, began=began)
+            yield State(item_id=f"t/{where.id}/{left.name}", version=left.left, item=item, began=began)
     for key, expected in removed:
         if "version" in expected:
-            of, version = f"e/{text(expected['id'])}", count(expected["version"])
-            yield State(of=of, version=version, item=None, began=began)
-        elif (where := read_place(key.hash)).kind == "d" and is_in_place(key):
+            item_id, version = f"e/{text(expected['id'])}", count(expected["version"])
+            yield State(item_id=item_id, version=version, item=None, began=began)
+        elif (where := parse_hash_key(key.hash)).kind == "d" and is_valid_key(key):
             # A removed directory record means that the directory is removed, whatever its version was.
-            yield State(of=f"e/{where.of}", version=MAX_COUNT, item=None, began=began)
+            yield State(item_id=f"e/{where.id}", version=MAX_COUNT, item=None, began=began)
 
 
-def item_of(fields: Mapping[str, object]) -> Item:
+def item_from_json(fields: Mapping[str, object]) -> Item:
     """Return an item from its representation in a log."""
     item: dict[str, str | int | bytes | bool] = {}
     for name, value in fields.items():

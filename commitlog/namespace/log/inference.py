@@ -8,22 +8,22 @@ from heapq import heapify, heappop, heappush
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.namespace.log.entries import LoggedChange, State, Version, parsed
+from commitlog.namespace.log.entries import LoggedChange, State, Version, parse_change
 from commitlog.namespace.model.codec import key_of
-from commitlog.namespace.model.keys import TOP, read_place
+from commitlog.namespace.model.keys import TOP, parse_hash_key
 from commitlog.namespace.model.records import Entry
 from commitlog.oplog import Decision, Operation
 from commitlog.oplog.validate import MAX_COUNT
 from commitlog.tables.api import Key
 
 __all__ = [
-    "Claim",
-    "Claims",
     "CommittedFacts",
+    "Effects",
     "Inference",
     "NameSlot",
-    "added_by",
-    "shards_of",
+    "PendingEffects",
+    "entries_of",
+    "shard_count",
     "slot_of",
 ]
 
@@ -33,21 +33,21 @@ class CommittedFacts:
     """Facts that follow from committed changes.
 
     Attributes:
-        made, seen: versions that they made, and versions that they replaced or removed.
-        within: the highest shard of each directory to which they added.
+        written, replaced: versions that they wrote, and versions that they replaced or removed.
+        highest_shard: of each directory, the highest shard to which they added an entry.
         shards: number of shards of each directory.
-        at, where: ids at each name slot, and name slots of each id.
-        gone: removed directories.
+        ids_at, slots_of: ids at each name slot, and name slots of each id.
+        removed: removed directories.
         parents: parent of each directory, if pending changes would move some directory.
     """
 
-    made: set[Version] = field(factory=set, init=False)
-    seen: set[Version] = field(factory=set, init=False)
-    within: dict[str, int] = field(factory=dict, init=False)
+    written: set[Version] = field(factory=set, init=False)
+    replaced: set[Version] = field(factory=set, init=False)
+    highest_shard: dict[str, int] = field(factory=dict, init=False)
     shards: dict[str, int] = field(factory=lambda: {TOP: 1}, init=False)
-    at: defaultdict[NameSlot, set[str]] = field(factory=lambda: defaultdict(set), init=False)
-    where: defaultdict[str, set[NameSlot]] = field(factory=lambda: defaultdict(set), init=False)
-    gone: set[str] = field(factory=set, init=False)
+    ids_at: defaultdict[NameSlot, set[str]] = field(factory=lambda: defaultdict(set), init=False)
+    slots_of: defaultdict[str, set[NameSlot]] = field(factory=lambda: defaultdict(set), init=False)
+    removed: set[str] = field(factory=set, init=False)
     parents: dict[str, str] = field(factory=dict, init=False)
     #: Only facts about these subjects of pending changes are kept.
     _versions: set[Version] = field(factory=set, init=False)
@@ -55,53 +55,53 @@ class CommittedFacts:
     _directories: set[str] = field(factory=set, init=False)
     _moves: bool = field(default=False, init=False)
 
-    def ask(self, claim: Claim) -> None:
+    def watch(self, effects: Effects) -> None:
         """Keep facts from now on about the subjects of a pending change."""
-        self._versions |= claim.made | claim.seen
-        self._slots |= claim.slots
-        self._directories.update(of for of, _ in claim.slots)
-        self._directories |= claim.shards.keys()
-        self._moves = self._moves or bool(claim.moves)
+        self._versions |= effects.written | effects.replaced
+        self._slots |= effects.slots
+        self._directories.update(directory for directory, _ in effects.slots)
+        self._directories |= effects.shards.keys()
+        self._moves = self._moves or bool(effects.moves)
 
     def learn(self, change: LoggedChange) -> None:
         """Add a committed change."""
-        self.made |= change.made & self._versions
-        self.seen |= change.seen & self._versions
-        for _, (of, _), shard in added_by(change):
-            if of in self._directories:
-                self.within[of] = max(shard, self.within.get(of, 0))
+        self.written |= change.written & self._versions
+        self.replaced |= change.replaced & self._versions
+        for _, (directory, _), shard in entries_of(change):
+            if directory in self._directories:
+                self.highest_shard[directory] = max(shard, self.highest_shard.get(directory, 0))
 
-    def compare(self, states: Iterable[State]) -> None:
+    def add_states(self, states: Iterable[State]) -> None:
         """Add the newest states that all committed changes left."""
         for state in states:
-            id = state.of.removeprefix("e/")
-            if id == state.of:
+            id = state.item_id.removeprefix("e/")
+            if id == state.item_id:
                 continue
             if state.item is not None:
                 slot, _ = slot_of(key_of(state.item))
                 if slot in self._slots:
-                    self._come(id, slot)
-                if self._moves and shards_of(state):
+                    self._place(id, slot)
+                if self._moves and shard_count(state):
                     self.parents[id] = slot[0]
             if id in self._directories:
                 if state.item is None:
-                    self.gone.add(id)
+                    self.removed.add(id)
                 else:
-                    self.shards[id] = shards_of(state)
+                    self.shards[id] = shard_count(state)
 
-    def follow(self, claim: Claim) -> None:
+    def add_effects(self, effects: Effects) -> None:
         """Add the results of a pending change that was committed after all; call `learn` before."""
-        self.gone |= claim.gone
-        for of, (_, shards) in claim.shards.items():
-            self.shards[of] = max(shards, self.shards.get(of, 0))
-        for (each, _), slot in claim.before:
-            if each in claim.left:
-                self.at[slot].discard(each)
-                self.where[each].discard(slot)
-        for version, slot, _ in claim.added:
-            if version not in self.seen:  # otherwise a later change replaced it
-                self._come(version[0], slot)
-                if version[0] in claim.shards:
+        self.removed |= effects.removed
+        for id, (_, shards) in effects.shards.items():
+            self.shards[id] = max(shards, self.shards.get(id, 0))
+        for (each, _), slot in effects.replaced_at:
+            if each in effects.vacated:
+                self.ids_at[slot].discard(each)
+                self.slots_of[each].discard(slot)
+        for version, slot, _ in effects.adds:
+            if version not in self.replaced:  # otherwise a later change replaced it
+                self._place(version[0], slot)
+                if version[0] in effects.shards:
                     self.parents[version[0]] = slot[0]
 
     def above(self, directory: str) -> list[str]:
@@ -111,9 +111,9 @@ class CommittedFacts:
             path.append(above)
         return path
 
-    def _come(self, id: str, slot: NameSlot) -> None:
-        self.at[slot].add(id)
-        self.where[id].add(slot)
+    def _place(self, id: str, slot: NameSlot) -> None:
+        self.ids_at[slot].add(id)
+        self.slots_of[id].add(slot)
 
 
 #: A directory, and a name in it, in any shard.
@@ -121,55 +121,55 @@ NameSlot = tuple[str, str]
 
 
 @frozen
-class Claim:
-    """The contents of a change.
+class Effects:
+    """The effects that a change has if it is committed.
 
     Attributes:
-        made, seen: see `LoggedChange`.
-        added: entries that it puts: version, name slot and shard.
-        before: versions that it replaces or removes, and their name slots.
+        written, replaced: see `LoggedChange`.
+        adds: entries that it puts: version, name slot and shard.
+        replaced_at: versions that it replaces or removes, and their name slots.
         shards: the new version and number of shards of each directory that it writes.
-        gone: directories that it removes.
-        left: ids that it takes away from their name slots.
+        removed: directories that it removes.
+        vacated: ids that it takes away from their name slots.
         moves: directories that it moves to another parent, with the new parents.
     """
 
-    made: frozenset[Version]
-    seen: frozenset[Version]
-    added: tuple[tuple[Version, NameSlot, int], ...]
-    before: tuple[tuple[Version, NameSlot], ...]
+    written: frozenset[Version]
+    replaced: frozenset[Version]
+    adds: tuple[tuple[Version, NameSlot, int], ...]
+    replaced_at: tuple[tuple[Version, NameSlot], ...]
     shards: Mapping[str, tuple[int, int]]
-    gone: frozenset[str]
-    left: frozenset[str]
+    removed: frozenset[str]
+    vacated: frozenset[str]
     moves: Mapping[str, str]
 
     @classmethod
-    def of(cls, change: LoggedChange) -> Claim:
-        """Return the contents of a change."""
-        added = tuple(added_by(change))
-        before = tuple((version, slot_of(key)[0]) for key, version in change.before)
-        stays = {(id, slot) for (id, _), slot, _ in added}
+    def of(cls, change: LoggedChange) -> Effects:
+        """Return the effects of a change."""
+        adds = tuple(entries_of(change))
+        before = tuple((version, slot_of(key)[0]) for key, version in change.replaced_at)
+        stays = {(id, slot) for (id, _), slot, _ in adds}
         were = {id: directory for (id, _), (directory, _) in before}
         shards = {
-            state.of.removeprefix("e/"): (state.version, shards)
+            state.item_id.removeprefix("e/"): (state.version, shards)
             for state in change.states
-            if (shards := shards_of(state))
+            if (shards := shard_count(state))
         }
         return cls(
-            made=change.made,
-            seen=change.seen,
-            added=added,
-            before=before,
+            written=change.written,
+            replaced=change.replaced,
+            adds=adds,
+            replaced_at=before,
             shards=shards,
-            gone=frozenset(
-                state.of.removeprefix("e/")
+            removed=frozenset(
+                state.item_id.removeprefix("e/")
                 for state in change.states
                 if state.item is None and state.version == MAX_COUNT
             ),
-            left=frozenset(id for (id, _), slot in before if (id, slot) not in stays),
+            vacated=frozenset(id for (id, _), slot in before if (id, slot) not in stays),
             moves={
                 id: directory
-                for (id, _), (directory, _), _ in added
+                for (id, _), (directory, _), _ in adds
                 if id in shards and were.get(id, directory) != directory
             },
         )
@@ -177,12 +177,12 @@ class Claim:
     @property
     def ids(self) -> set[str]:
         """Ids of the items that it makes, changes or removes."""
-        return {id for id, _ in self.made | self.seen}
+        return {id for id, _ in self.written | self.replaced}
 
     @property
     def slots(self) -> set[NameSlot]:
         """Name slots in which it puts, replaces or removes an entry."""
-        return {slot for _, slot, _ in self.added} | {slot for _, slot in self.before}
+        return {slot for _, slot, _ in self.adds} | {slot for _, slot in self.replaced_at}
 
 
 def _index() -> defaultdict[str, set[str]]:
@@ -190,76 +190,76 @@ def _index() -> defaultdict[str, set[str]]:
 
 
 @define
-class Claims:
-    """The claims of all pending changes, by the id of the operation.
+class PendingEffects:
+    """The effects of all pending changes, by the id of the operation.
 
     Attributes:
-        makes, sees, leaves, moves: number of pending changes that would make a version, replace or
-            remove it, take an id away from its name slot, or move a directory to another parent.
-        of, around, inside: pending changes that concern an id, a name slot, or the entries of a
-        directory.
+        writes, replaces, vacates, moves: number of pending changes that would write a version, replace
+            or remove it, take an id away from its name slot, or move a directory to another parent.
+        by_id, by_slot, by_directory: pending changes that concern an id, a name slot, or the entries of
+            a directory.
     """
 
-    _all: dict[str, Claim] = field(factory=dict, init=False)
-    makes: Counter[Version] = field(factory=Counter, init=False)
-    sees: Counter[Version] = field(factory=Counter, init=False)
-    leaves: Counter[str] = field(factory=Counter, init=False)
+    _all: dict[str, Effects] = field(factory=dict, init=False)
+    writes: Counter[Version] = field(factory=Counter, init=False)
+    replaces: Counter[Version] = field(factory=Counter, init=False)
+    vacates: Counter[str] = field(factory=Counter, init=False)
     moves: Counter[str] = field(factory=Counter, init=False)
-    of: defaultdict[str, set[str]] = field(factory=_index, init=False)
-    around: defaultdict[NameSlot, set[str]] = field(factory=lambda: defaultdict(set), init=False)
-    inside: defaultdict[str, set[str]] = field(factory=_index, init=False)
+    by_id: defaultdict[str, set[str]] = field(factory=_index, init=False)
+    by_slot: defaultdict[NameSlot, set[str]] = field(factory=lambda: defaultdict(set), init=False)
+    by_directory: defaultdict[str, set[str]] = field(factory=_index, init=False)
 
-    def __getitem__(self, id: str) -> Claim:
+    def __getitem__(self, id: str) -> Effects:
         return self._all[id]
 
-    def add(self, id: str, claim: Claim) -> None:
-        """Add the claim of an operation."""
-        self._all[id] = claim
-        self.makes.update(claim.made)
-        self.sees.update(claim.seen)
-        self.leaves.update(claim.left)
-        self.moves.update(claim.moves.keys())
-        for each in claim.ids:
-            self.of[each].add(id)
-        for slot in claim.slots:
-            self.around[slot].add(id)
-            self.inside[slot[0]].add(id)
+    def add(self, id: str, effects: Effects) -> None:
+        """Add the effects of an operation."""
+        self._all[id] = effects
+        self.writes.update(effects.written)
+        self.replaces.update(effects.replaced)
+        self.vacates.update(effects.vacated)
+        self.moves.update(effects.moves.keys())
+        for each in effects.ids:
+            self.by_id[each].add(id)
+        for slot in effects.slots:
+            self.by_slot[slot].add(id)
+            self.by_directory[slot[0]].add(id)
 
     def remove(self, id: str) -> None:
-        """Remove the claim of an operation that was decided."""
-        claim = self._all.pop(id)
-        self.makes.subtract(claim.made)
-        self.sees.subtract(claim.seen)
-        self.leaves.subtract(claim.left)
-        self.moves.subtract(claim.moves.keys())
-        for each in claim.ids:
-            self.of[each].discard(id)
-        for slot in claim.slots:
-            self.around[slot].discard(id)
-            self.inside[slot[0]].discard(id)
+        """Remove the effects of an operation that was decided."""
+        effects = self._all.pop(id)
+        self.writes.subtract(effects.written)
+        self.replaces.subtract(effects.replaced)
+        self.vacates.subtract(effects.vacated)
+        self.moves.subtract(effects.moves.keys())
+        for each in effects.ids:
+            self.by_id[each].discard(id)
+        for slot in effects.slots:
+            self.by_slot[slot].discard(id)
+            self.by_directory[slot[0]].discard(id)
 
     def moving(self) -> set[str]:
         """Return the operations that would move a directory to another parent."""
-        return {id for id, claim in self._all.items() if claim.moves}
+        return {id for id, effects in self._all.items() if effects.moves}
 
     def shards(self, directory: str) -> dict[str, tuple[int, int]]:
         """Return the new version and shards of a directory for each operation that writes it."""
         return {
             each: shards
-            for each in self.of[directory]
+            for each in self.by_id[directory]
             if (shards := self._all[each].shards.get(directory)) is not None
         }
 
-    def is_seen_by_others(self, version: Version, claim: Claim) -> bool:
-        """Tell whether another pending change would replace or remove a version."""
-        return self.sees[version] > (version in claim.seen)
+    def is_replaced_by_others(self, version: Version, effects: Effects) -> bool:
+        """Return whether another pending change would replace or remove a version."""
+        return self.replaces[version] > (version in effects.replaced)
 
-    def is_moved_by_others(self, directories: Iterable[str], claim: Claim) -> bool:
-        """Tell whether another pending change would move one of some directories."""
-        return any(self.moves[each] > (each in claim.moves) for each in directories)
+    def is_moved_by_others(self, directories: Iterable[str], effects: Effects) -> bool:
+        """Return whether another pending change would move one of some directories."""
+        return any(self.moves[each] > (each in effects.moves) for each in directories)
 
 
-def added_by(change: LoggedChange) -> list[tuple[Version, NameSlot, int]]:
+def entries_of(change: LoggedChange) -> list[tuple[Version, NameSlot, int]]:
     """Return the entries that a change puts, with their name slots and shards."""
     return [
         ((str(state.item["id"]), state.version), *slot_of(key_of(state.item)))
@@ -268,7 +268,7 @@ def added_by(change: LoggedChange) -> list[tuple[Version, NameSlot, int]]:
     ]
 
 
-def shards_of(state: State) -> int:
+def shard_count(state: State) -> int:
     """Return the number of shards of a directory; 0 if the state is not that of a directory."""
     if state.item is None or "id" not in state.item:
         return 0
@@ -278,8 +278,8 @@ def shards_of(state: State) -> int:
 
 def slot_of(key: Key) -> tuple[NameSlot, int]:
     """Return the name slot and the shard of an entry with this key."""
-    place = read_place(key.hash)
-    return (place.of, str(key.range)), place.shard
+    place = parse_hash_key(key.hash)
+    return (place.id, str(key.range)), place.shard
 
 
 @define
@@ -293,47 +293,46 @@ class Inference:
 
     operations: Mapping[str, Operation]
     changes: dict[str, LoggedChange]
-    _claims: Claims = field(factory=Claims, init=False)
-    _known: CommittedFacts = field(factory=CommittedFacts, init=False)
+    _effects: PendingEffects = field(factory=PendingEffects, init=False)
+    _facts: CommittedFacts = field(factory=CommittedFacts, init=False)
 
     def __attrs_post_init__(self) -> None:
         for id, change in self.changes.items():
-            claim = Claim.of(change)
-            self._claims.add(id, claim)
-            self._known.ask(claim)
+            effects = Effects.of(change)
+            self._effects.add(id, effects)
+            self._facts.watch(effects)
 
     @classmethod
     def of(cls, operations: Iterable[Operation]) -> Inference:
         """Return an inference about pending operations, without any facts yet."""
-        pending = {each.id: each for each in operations}
-        return cls(pending, {id: parsed(each) for id, each in pending.items()})
+        by_id = {each.id: each for each in operations}
+        return cls(by_id, {id: parse_change(each) for id, each in by_id.items()})
 
     def forget(self, id: str) -> None:
         """Remove an operation that was decided after all."""
         if id in self.changes:
-            self._take(id)
+            self._remove(id)
 
     def learn(self, change: LoggedChange) -> None:
         """Add a committed change."""
-        self._known.learn(change)
+        self._facts.learn(change)
 
-    def compare(self, states: Iterable[State]) -> None:
+    def add_states(self, states: Iterable[State]) -> None:
         """Add the newest states that all committed changes left."""
-        self._known.compare(states)
+        self._facts.add_states(states)
 
-    def settle(self, decide: Callable[[Operation], Decision] | None) -> tuple[Operation, ...]:
-        """Decide changes from the facts, and the rest with `decide`, the newest first; return the
-        decided.
+    def decide_pending(self, decide: Callable[[Operation], Decision] | None) -> tuple[Operation, ...]:
+        """Decide changes from the facts, and the rest with `decide`, the newest first.
 
-        Changes that remain undecided stay in `changes`.
+        Returns the decided operations. Changes that remain undecided stay in `changes`.
         """
         decided: list[Operation] = []
         newest = sorted(self.changes)
         queue, waiting = list(newest), set(newest)
 
-        def settle(id: str, decision: Decision) -> None:
+        def apply(id: str, decision: Decision) -> None:
             decided.append(evolve(self.operations[id], decision=decision))
-            for touched in self._settle(id, decision) - waiting:
+            for touched in self._apply_decision(id, decision) - waiting:
                 waiting.add(touched)
                 heappush(queue, touched)
 
@@ -342,110 +341,112 @@ class Inference:
             while queue:
                 # Decide one at a time: each decision adds facts.
                 waiting.remove(id := heappop(queue))
-                if id in self.changes and (decision := self._evidence(self._claims[id], id)) is not None:
-                    settle(id, decision)
+                if id in self.changes and (decision := self._infer(self._effects[id], id)) is not None:
+                    apply(id, decision)
             if decide is None:
                 break
             # Ask for the newest first: if it was committed, so were those on which it depends.
             id = newest.pop()
             if id in self.changes:
-                settle(id, decide(self.operations[id]))
+                apply(id, decide(self.operations[id]))
         return tuple(decided)
 
     # implementation
 
-    def _take(self, id: str) -> LoggedChange:
-        self._claims.remove(id)
+    def _remove(self, id: str) -> LoggedChange:
+        self._effects.remove(id)
         return self.changes.pop(id)
 
-    def _settle(self, id: str, decision: Decision) -> set[str]:
+    def _apply_decision(self, id: str, decision: Decision) -> set[str]:
         """Add the facts of a decision; return the pending changes that they may decide."""
-        claim, claims = self._claims[id], self._claims
+        effects, pending = self._effects[id], self._effects
         touched: set[str] = set()
-        for each in claim.ids:
-            touched |= claims.of[each] | claims.inside[each]
-        for slot in claim.slots.union(*(self._known.where[each] for each in claim.left)):
-            touched |= claims.around[slot]
-        change = self._take(id)
-        if claim.moves:  # a path between two directories may have ended
-            touched |= claims.moving()
+        for each in effects.ids:
+            touched |= pending.by_id[each] | pending.by_directory[each]
+        for slot in effects.slots.union(*(self._facts.slots_of[each] for each in effects.vacated)):
+            touched |= pending.by_slot[slot]
+        change = self._remove(id)
+        if effects.moves:  # a path between two directories may have ended
+            touched |= pending.moving()
         if decision is Decision.COMMITTED:
-            self._known.learn(change)
-            self._known.follow(claim)
-            for _, (directory, _), _ in claim.added:
-                touched |= claims.of[directory]
+            self._facts.learn(change)
+            self._facts.add_effects(effects)
+            for _, (directory, _), _ in effects.adds:
+                touched |= pending.by_id[directory]
         return {each for each in touched if each in self.changes}
 
-    def _evidence(self, claim: Claim, id: str) -> Decision | None:
+    def _infer(self, effects: Effects, id: str) -> Decision | None:
         """Return the outcome of a change; None if the facts do not determine it."""
-        known, claims = self._known, self._claims
-        if claim.seen & known.seen or claim.made & known.made:
+        facts, pending = self._facts, self._effects
+        if effects.replaced & facts.replaced or effects.written & facts.written:
             return Decision.ROLLED_BACK  # another change replaced the same version
-        if any(number == 1 and of in known.within for of, number in claim.made):
+        if any(number == 1 and each in facts.highest_shard for each, number in effects.written):
             return Decision.COMMITTED
-        if any(self._has_grown(of, id) for of in claim.shards):
+        if any(self._has_grown(directory, id) for directory in effects.shards):
             return Decision.COMMITTED
-        if claim.made & known.seen:
-            # A later change has seen the version of one of several rivals.
-            rivals = any(claims.makes[version] > 1 for version in claim.made)
-            return None if rivals else Decision.COMMITTED
-        for version, slot in claim.before:
-            if not claims.is_seen_by_others(version, claim) and self._is_left(version[0], slot, claim):
+        if effects.written & facts.replaced:
+            # A later change has read the version, which several changes would write.
+            ambiguous = any(pending.writes[version] > 1 for version in effects.written)
+            return None if ambiguous else Decision.COMMITTED
+        for version, slot in effects.replaced_at:
+            if not pending.is_replaced_by_others(version, effects) and self._has_left(
+                version[0], slot, effects
+            ):
                 return Decision.COMMITTED
-        if any(self._is_in_itself(of, claim) for of in claim.moves):
+        if any(self._is_in_itself(directory, effects) for directory in effects.moves):
             return Decision.COMMITTED
-        if any(claims.is_seen_by_others(version, claim) for version in claim.made):
+        if any(pending.is_replaced_by_others(version, effects) for version in effects.written):
             return None  # the outcome of those changes is evidence too
-        if any(self._would_be_in_itself(*move, claim) for move in claim.moves.items()):
+        if any(self._would_be_in_itself(*move, effects) for move in effects.moves.items()):
             return Decision.ROLLED_BACK
-        for (each, _), slot, shard in claim.added:
-            there = any(not claims.leaves[other] for other in known.at[slot] - {each})
-            if there or slot[0] in known.gone or not self._can_have(slot[0], shard):
-                return Decision.ROLLED_BACK  # its place was taken
+        for (each, _), slot, shard in effects.adds:
+            taken = any(not pending.vacates[other] for other in facts.ids_at[slot] - {each})
+            if taken or slot[0] in facts.removed or not self._can_have(slot[0], shard):
+                return Decision.ROLLED_BACK
         return None
 
-    def _is_left(self, id: str, slot: NameSlot, claim: Claim) -> bool:
-        """Tell whether an entry must have left its place, and only by this change."""
-        if id not in claim.left:
+    def _has_left(self, id: str, slot: NameSlot, effects: Effects) -> bool:
+        """Return whether an entry must have left its place, and only by this change."""
+        if id not in effects.vacated:
             return False
         directory, _ = slot
-        stays = {(i, of) for (i, _), (of, _), _ in claim.added}
-        if directory in self._known.gone and (id, directory) not in stays:
+        stays = {(added, within) for (added, _), (within, _), _ in effects.adds}
+        if directory in self._facts.removed and (id, directory) not in stays:
             return True  # only an empty directory is removed
-        own = {i for (i, _), place, _ in claim.added if place == slot} | {id}
-        # It made room for the current entry, unless another change takes that entry away.
-        others = self._known.at[slot] - own
-        return any(self._claims.leaves[other] <= (other in claim.left) for other in others)
+        own = {added for (added, _), at, _ in effects.adds if at == slot} | {id}
+        # The slot was free for its current entry, unless another change takes that entry away.
+        others = self._facts.ids_at[slot] - own
+        return any(self._effects.vacates[other] <= (other in effects.vacated) for other in others)
 
-    def _is_in_itself(self, directory: str, claim: Claim) -> bool:
-        """Tell whether a directory would be its own ancestor if this change had not moved it away."""
-        path = self._known.above(directory)
-        cycle = self._known.parents.get(path[-1]) == directory
-        return cycle and not self._claims.is_moved_by_others(path, claim)
+    def _is_in_itself(self, directory: str, effects: Effects) -> bool:
+        """Return whether a directory would be its own ancestor if this change had not moved it away."""
+        path = self._facts.above(directory)
+        cycle = self._facts.parents.get(path[-1]) == directory
+        return cycle and not self._effects.is_moved_by_others(path, effects)
 
-    def _would_be_in_itself(self, directory: str, parent: str, claim: Claim) -> bool:
-        """Tell whether a directory is an ancestor of the one into which this change would move it."""
-        path = self._known.above(parent)
-        return directory in path and not self._claims.is_moved_by_others(
-            path[: path.index(directory)], claim
+    def _would_be_in_itself(self, directory: str, parent: str, effects: Effects) -> bool:
+        """Return whether a directory is an ancestor of the one into which this change would move it."""
+        path = self._facts.above(parent)
+        return directory in path and not self._effects.is_moved_by_others(
+            path[: path.index(directory)], effects
         )
 
     def _has_grown(self, directory: str, id: str) -> bool:
-        """Tell whether a shard with new entries exists only because of this change."""
-        shard = self._known.within.get(directory, -1)
-        if shard < self._known.shards.get(directory, 0):
+        """Return whether a shard with new entries exists only because of this change."""
+        shard = self._facts.highest_shard.get(directory, -1)
+        if shard < self._facts.shards.get(directory, 0):
             return False
-        would = self._claims.shards(directory)
-        growing = {each for each, (_, shards) in would.items() if shards > shard}
+        planned = self._effects.shards(directory)
+        growing = {each for each, (_, shards) in planned.items() if shards > shard}
 
-        def builds(number: int) -> bool:
-            before = {each for each, (other, _) in would.items() if other == number - 1}
+        def follows_growth(version: int) -> bool:
+            before = {each for each, (other, _) in planned.items() if other == version - 1}
             return bool(before) and before <= growing
 
-        return {each for each in growing if not builds(would[each][0])} == {id}
+        return {each for each in growing if not follows_growth(planned[each][0])} == {id}
 
     def _can_have(self, directory: str, shard: int) -> bool:
-        """Tell whether a directory has a shard, or may have it."""
-        return shard < self._known.shards.get(directory, 0) or any(
-            shards > shard for _, shards in self._claims.shards(directory).values()
+        """Return whether a directory has a shard, or may have it."""
+        return shard < self._facts.shards.get(directory, 0) or any(
+            shards > shard for _, shards in self._effects.shards(directory).values()
         )

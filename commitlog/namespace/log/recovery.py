@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from commitlog.errors import CommitError
-from commitlog.namespace.log.entries import LoggedChange, Version, readable
+from commitlog.namespace.log.entries import LoggedChange, Version, parse_changes
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.tables.api import Key, Table
 
@@ -44,7 +44,7 @@ class Recovery:
 
         decided: tuple[Operation, ...] = ()
         old = self.log.pending(older_than=older_than, unreadable=unreadable.append)
-        for operation, change in readable(old, unreadable.append):
+        for operation, change in parse_changes(old, unreadable.append):
             traces[operation.id] = self._traces(change)
         if traces:
             evidence = self._gather_evidence(traces, unreadable)
@@ -61,17 +61,17 @@ class Recovery:
 
     def _traces(self, change: LoggedChange) -> _Traces:
         witness = self.table.get(change.witness)
-        done = witness is not None and witness.get("word") == change.id
+        applied = witness is not None and witness.get("word") == change.id
         return _Traces(
-            made=change.made,
-            seen=change.seen,
-            done=done,
-            undone=not done and any(self._is_there(*each) for each in change.before),
-            repairs=change.what.startswith("repair: "),
-            cleared=change.clears and witness is None,
+            written=change.written,
+            replaced=change.replaced,
+            applied=applied,
+            refuted=not applied and any(self._exists(*each) for each in change.replaced_at),
+            is_repair=change.what.startswith("repair: "),
+            witness_removed=change.removes_witness and witness is None,
         )
 
-    def _is_there(self, key: Key, version: Version) -> bool:
+    def _exists(self, key: Key, version: Version) -> bool:
         item = self.table.get(key)
         return item is not None and (item.get("id"), item.get("version")) == version
 
@@ -79,22 +79,24 @@ class Recovery:
         self, traces: Mapping[str, _Traces], unreadable: list[CommitError]
     ) -> _LogEvidence:
         """Return the evidence in the log about the pending changes."""
-        evidence = _LogEvidence(frozenset().union(*(each.made | each.seen for each in traces.values())))
+        evidence = _LogEvidence(
+            frozenset().union(*(each.written | each.replaced for each in traces.values()))
+        )
         for found in traces.values():
-            evidence.learn(found.seen)
-            evidence.pending.update(found.seen)
-            if found.done:
-                evidence.committed.update(found.seen)
+            evidence.add_read(found.replaced)
+            evidence.pending.update(found.replaced)
+            if found.applied:
+                evidence.committed.update(found.replaced)
         # Keep this order: an operation decided meanwhile is then in one of them, or in both.
         others = self.log.pending(known=traces, unreadable=unreadable.append)
-        for _, change in readable(others, unreadable.append):
-            evidence.learn(change.seen)
-            evidence.pending.update(change.seen & evidence.of)
+        for _, change in parse_changes(others, unreadable.append):
+            evidence.add_read(change.replaced)
+            evidence.pending.update(change.replaced & evidence.versions)
         history = self.log.history(unreadable=unreadable.append)
-        for operation, change in readable(history, unreadable.append):
-            evidence.learn(change.seen)
+        for operation, change in parse_changes(history, unreadable.append):
+            evidence.add_read(change.replaced)
             if operation.decision is Decision.COMMITTED:
-                evidence.committed.update(change.seen & evidence.of)
+                evidence.committed.update(change.replaced & evidence.versions)
         return evidence
 
 
@@ -103,20 +105,21 @@ class _Traces:
     """A pending change, and its traces in the table before the log was read.
 
     Attributes:
-        made, seen: see `LoggedChange`.
-        done: whether the witness has the id of the change.
-        undone: whether a version that the change would replace or remove still exists.
-        repairs: whether the change is a repair: the versions that it replaces may have been lost
-            earlier. cleared: whether the removal of the witness shows the success, and the witness is
-            gone.
+        written, replaced: see `LoggedChange`.
+        applied: whether the witness has the id of the change.
+        refuted: whether a version that the change would replace or remove still exists.
+        is_repair: whether the change is a repair: the versions that it replaces may have been lost
+            earlier.
+        witness_removed: whether the removal of the witness shows the success, and the witness does not
+            exist.
     """
 
-    made: frozenset[Version]
-    seen: frozenset[Version]
-    done: bool
-    undone: bool
-    repairs: bool
-    cleared: bool
+    written: frozenset[Version]
+    replaced: frozenset[Version]
+    applied: bool
+    refuted: bool
+    is_repair: bool
+    witness_removed: bool
 
 
 @frozen
@@ -124,20 +127,20 @@ class _LogEvidence:
     """The evidence in the log about some versions.
 
     Attributes:
-        of: the versions.
-        seen: those that any change has read, to replace or remove them.
+        versions: the versions.
+        read: those that any change has read, to replace or remove them.
         committed: those that were replaced or removed.
         pending: number of pending changes that would replace or remove each.
     """
 
-    of: frozenset[Version]
-    seen: set[Version] = field(factory=set, init=False)
+    versions: frozenset[Version]
+    read: set[Version] = field(factory=set, init=False)
     committed: set[Version] = field(factory=set, init=False)
     pending: Counter[Version] = field(factory=Counter, init=False)
 
-    def learn(self, seen: frozenset[Version]) -> None:
+    def add_read(self, versions: frozenset[Version]) -> None:
         """Add the versions that a change has read, whether it happened or not."""
-        self.seen.update(seen & self.of)
+        self.read.update(versions & self.versions)
 
 
 def _judge(change: _Traces, evidence: _LogEvidence, *, whole: bool) -> Decision | None:
@@ -148,20 +151,20 @@ def _judge(change: _Traces, evidence: _LogEvidence, *, whole: bool) -> Decision 
         evidence: the evidence in the log.
         whole: whether all of the log could be read.
     """
-    if change.done:
+    if change.applied:
         return Decision.COMMITTED
-    if change.undone or change.seen & evidence.committed:
+    if change.refuted or change.replaced & evidence.committed:
         return Decision.ROLLED_BACK
-    if any(evidence.pending[version] > 1 for version in change.seen):
+    if any(evidence.pending[version] > 1 for version in change.replaced):
         return None  # several changes would replace the same version, and no record shows which did
     if not whole:
         # An unreadable change may have replaced the version, or read it.
-        first = {version for version in change.made if version[1] == 1}
-        return Decision.COMMITTED if first & evidence.seen else None
-    if change.repairs:
-        happened = change.cleared or change.made & evidence.seen
+        first = {version for version in change.written if version[1] == 1}
+        return Decision.COMMITTED if first & evidence.read else None
+    if change.is_repair:
+        happened = change.witness_removed or change.written & evidence.read
         return Decision.COMMITTED if happened else Decision.ROLLED_BACK
     # No other change removed the versions that it replaces; or a later change read a version it makes.
-    if change.seen or change.made & evidence.seen:
+    if change.replaced or change.written & evidence.read:
         return Decision.COMMITTED
     return Decision.ROLLED_BACK

@@ -25,11 +25,11 @@ from commitlog.errors import (
     NotFound,
 )
 from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
-from commitlog.namespace.log.entries import LoggedChange, Newest, State, readable
+from commitlog.namespace.log.entries import LoggedChange, NewestStates, State, parse_changes
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.log.inference import Inference
-from commitlog.namespace.log.merge import Merged, Outline
-from commitlog.namespace.log.restore_writer import LostFile, RestoreWriter, Takeover
+from commitlog.namespace.log.merge import Corrections, Outline
+from commitlog.namespace.log.restore_writer import LostFile, RestoreClaim, RestoreWriter
 from commitlog.namespace.metadata import Epoch, NamespaceMetadata
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import Keys
@@ -112,9 +112,9 @@ class Restorer:
 
         They were running when the table was lost, or their clients had died before.
         """
-        reading = self._reading(lambda operations: None, salvage=True)
-        pending = reading.pending
-        pending.settle(None)
+        contents = self._read_log(lambda operations: None, salvage=True)
+        pending = contents.pending
+        pending.decide_pending(None)
         return tuple(pending.operations[id] for id in pending.changes)
 
     def restore(
@@ -155,61 +155,61 @@ class Restorer:
             CorruptRecord: an entry of the log cannot be read. Nothing was written.
         """
         keys = Keys(self.name)
-        if not replace and self._is_there(keys):
+        if not replace and self._exists(keys):
             raise AlreadyExists(
                 f"there is a namespace {self.name!r} in {self.table.url}; to replace it with a restore"
                 " from the log, use `replace`, or --replace"
             )
-        Takeover.check(self.table, keys, replace=replace)
+        RestoreClaim.check(self.table, keys, replace=replace)
         report = RestoreReport()
 
-        def tell(now: RestoreReport) -> None:
+        def notify(now: RestoreReport) -> None:
             nonlocal report
             report = now
             if progress is not None:
                 progress(now)
 
         def read(operations: int) -> None:
-            tell(evolve(report, operations=report.operations + operations))
+            notify(evolve(report, operations=report.operations + operations))
 
         if read_only and decide is None:
             decide = _rolled_back
         epoch: Epoch | None = None
         for _ in range(_TRIES):
-            reading = self._reading(read, salvage=salvage)
-            reading.settle(decide)
-            metadata = self._metadata(reading, keys)
-            merged = self._merge(reading, keys)
+            contents = self._read_log(read, salvage=salvage)
+            contents.decide_pending(decide)
+            metadata = self._metadata(contents, keys)
+            corrections = self._merge(contents, keys)
             if read_only:
                 break
             if epoch is None:
                 epoch = self._epochs.claim(id=self.new_id(), table=self.table.url)
             # The log has everything sent before the claim: decided or pending.
-            if self._place() == (reading.epoch, reading.place):
+            if self._digest() == (contents.epoch, contents.digest):
                 break
         else:
             raise Conflict("the log was changed while it was read: stop all writers, and restore again")
-        tell(evolve(report, found=merged.found, unreadable=tuple(reading.unreadable)))
-        decided = reading.decided
+        notify(evolve(report, found=corrections.found, unreadable=tuple(contents.unreadable)))
+        decided = contents.decided
         if epoch is None:
-            metadata = metadata.of(reading.epoch, read_only=True)
-            states = merged.apply(reading.states())
+            metadata = metadata.of(contents.epoch, read_only=True)
+            states = corrections.apply(contents.states())
         else:
-            decided = tuple(self._decide(reading, operation) for operation in decided)
+            decided = tuple(self._decide(contents, operation) for operation in decided)
             metadata = evolve(metadata.of(epoch), change_id=epoch.id)
-            states = self._kept(reading, epoch, merged, metadata)
-        begun = Takeover.begin(
+            states = self._save(contents, epoch, corrections, metadata)
+        claim = RestoreClaim.begin(
             self.table, keys, id=self.new_id(), replace=replace, epoch=metadata.epoch.number
         )
         if replace:
-            for removed in begun.remove_all():
-                tell(evolve(report, removed=removed))
-        tell(evolve(report, decided=decided, epoch=metadata.epoch.number))
-        refill = RestoreWriter(table=self.table, store=self.store, keys=keys, begun=begun)
+            for removed in claim.remove_all():
+                notify(evolve(report, removed=removed))
+        notify(evolve(report, decided=decided, epoch=metadata.epoch.number))
+        writer = RestoreWriter(table=self.table, store=self.store, keys=keys, claim=claim)
         unreadable: list[Entry] = []
-        for written in refill.write(state for state in states if state.of != "m"):
+        for written in writer.write(state for state in states if state.item_id != "m"):
             unreadable += written.lost
-            tell(
+            notify(
                 evolve(
                     report,
                     files=report.files + written.files,
@@ -218,7 +218,7 @@ class Restorer:
                     records=report.records + written.records,
                 )
             )
-        lost = tuple(refill.lost(unreadable))
+        lost = tuple(writer.lost(unreadable))
         if epoch is not None:
             try:
                 self._epochs.check(epoch)
@@ -227,11 +227,11 @@ class Restorer:
                     f"another client restores namespace {self.name!r} too, and began later: this call"
                     f" has stopped and left the rest to that client ({error})"
                 ) from error
-        begun.finish(metadata.to_item())
-        tell(evolve(report, records=report.records + 1, lost=lost))
+        claim.finish(metadata.to_item())
+        notify(evolve(report, records=report.records + 1, lost=lost))
         return report
 
-    def _is_there(self, keys: Keys) -> bool:
+    def _exists(self, keys: Keys) -> bool:
         try:
             return self.table.get(keys.metadata) is not None
         except CorruptRecord:
@@ -239,22 +239,22 @@ class Restorer:
 
     # contents of the log
 
-    def _reading(self, read: Callable[[int], object], *, salvage: bool) -> _Reading:
+    def _read_log(self, read: Callable[[int], object], *, salvage: bool) -> _LogContents:
         """Read the log to restore from."""
-        epoch, place = self._place()
+        epoch, digest = self._digest()
         log = self._epochs.log_of(epoch)
-        reading = _Reading(
+        contents = _LogContents(
             log=log,
-            bases=Checkpoints(log, new_id=self.new_id),
+            checkpoints=Checkpoints(log, new_id=self.new_id),
             epoch=epoch,
-            place=place,
+            digest=digest,
             on_read=read,
             salvage=salvage,
         )
-        reading.read()
-        return reading
+        contents.read()
+        return contents
 
-    def _place(self) -> tuple[Epoch, str]:
+    def _digest(self) -> tuple[Epoch, str]:
         """Return the epoch to restore from, and a digest of the names of its log's entries."""
         epoch = self._epochs.complete(self.new_id)
         log = self._epochs.log_of(epoch)
@@ -263,12 +263,12 @@ class Restorer:
             digest.update(f"\n{name}".encode())
         return epoch, digest.hexdigest()
 
-    def _decide(self, reading: _Reading, operation: Operation) -> Operation:
+    def _decide(self, contents: _LogContents, operation: Operation) -> Operation:
         assert operation.decision is not None
         try:
-            stands = reading.log.decide(operation, operation.decision)
+            stands = contents.log.decide(operation, operation.decision)
         except CorruptRecord as error:
-            reading.refuse(error)
+            contents.refuse(error)
             return operation
         if stands is not operation.decision:
             raise AlreadyExists(
@@ -277,67 +277,69 @@ class Restorer:
             )
         return operation
 
-    def _metadata(self, reading: _Reading, keys: Keys) -> NamespaceMetadata:
-        found = reading.metadata
+    def _metadata(self, contents: _LogContents, keys: Keys) -> NamespaceMetadata:
+        found = contents.metadata
         if found is None:
-            found = next((state for state in reading.base_states() if state.of == "m"), None)
+            found = next((state for state in contents.checkpoint_states() if state.item_id == "m"), None)
         if found is not None and found.item is not None and found.item["name"] == self.name:
             metadata = NamespaceMetadata.from_item(found.item)
             metadata.check(writing=True)
             return metadata
-        if not reading.unreadable or found is not None:
+        if not contents.unreadable or found is not None:
             raise NotFound(f"the log at {self.log.prefix!r} does not have a namespace {self.name!r}")
         return NamespaceMetadata(  # its entry is one of the unreadable ones
             key=keys.metadata,
             store=self.store.url,
             log=self.log.prefix,
-            created=int(reading.first * 1000),
+            created=int(contents.first * 1000),
             change_id=self.new_id(),
         )
 
-    def _merge(self, reading: _Reading, keys: Keys) -> Merged:
+    def _merge(self, contents: _LogContents, keys: Keys) -> Corrections:
         outline = Outline(keys)
-        outline.wrote(reading.history())
-        for state in reading.states():
+        outline.add_history(contents.history())
+        for state in contents.states():
             outline.add(state)
-        return outline.merge(reading.states, reading.history, self._has)
+        return outline.merge(contents.states, contents.history, self._has)
 
     def _has(self, data: Data) -> bool:
         info = self.store.begin_head(data.path)().info
         return info is not None and same_etag(info.etag, data.etag)
 
-    def _kept(
-        self, reading: _Reading, epoch: Epoch, merged: Merged, metadata: NamespaceMetadata
+    def _save(
+        self, contents: _LogContents, epoch: Epoch, corrections: Corrections, metadata: NamespaceMetadata
     ) -> Iterator[State]:
         """Save all restored states in the log of an epoch; return them."""
-        bases = Checkpoints(self._epochs.log_of(epoch), new_id=self.new_id)
-        metadata_state = State(of="m", version=1, item=metadata.to_item(), began=reading.first)
-        stored = bases.stored_unsorted(chain([metadata_state], merged.apply(reading.states())))
-        bases.hold(stored, after=None)
-        return bases.states(stored)
+        checkpoints = Checkpoints(self._epochs.log_of(epoch), new_id=self.new_id)
+        metadata_state = State(item_id="m", version=1, item=metadata.to_item(), began=contents.first)
+        parts = checkpoints.store_unsorted_parts(
+            chain([metadata_state], corrections.apply(contents.states()))
+        )
+        checkpoints.make_current(parts, after=None)
+        return checkpoints.states(parts)
 
 
 @define(kw_only=True)
-class _Reading:
+class _LogContents:
     """The contents of a log: read once to find the newest states, and again to return them.
 
     Args:
         log: the log.
-        bases: its checkpoints.
+        checkpoints: its checkpoints.
         epoch: its epoch.
-        place: digest of the names of its entries, from before it was read.
+        digest: digest of the names of its entries, from before it was read.
         on_read: called after each hundred operations.
         salvage: whether to skip parts that cannot be read.
     """
 
     log: OperationLog
-    bases: Checkpoints
+    checkpoints: Checkpoints
     epoch: Epoch
-    place: str
+    digest: str
     on_read: Callable[[int], object]
     salvage: bool
-    base: Checkpoint | None = field(default=None, init=False)
-    newest: Newest = field(factory=Newest, init=False)
+    checkpoint: Checkpoint | None = field(default=None, init=False)
+    newest: NewestStates = field(factory=NewestStates, init=False)
     metadata: State | None = field(default=None, init=False)
     first: float = field(default=0.0, init=False)
     unreadable: dict[str, None] = field(factory=dict, init=False)
@@ -351,10 +353,11 @@ class _Reading:
     def read(self) -> None:
         """Read the log once."""
         self.pending = Inference.of(
-            operation for operation, _ in readable(self.log.pending(unreadable=self.refuse), self.refuse)
+            operation
+            for operation, _ in parse_changes(self.log.pending(unreadable=self.refuse), self.refuse)
         )
         try:
-            self.base = self.bases.newest()
+            self.checkpoint = self.checkpoints.newest()
         except CorruptRecord as error:
             self.refuse(error)
         for operation, change in self._changes():
@@ -364,12 +367,12 @@ class _Reading:
                 self._add(change)
                 self.pending.learn(change)
         if self.pending.changes:
-            self.pending.compare(self._newest())
+            self.pending.add_states(self._newest())
 
-    def settle(self, decide: Callable[[Operation], Decision] | None) -> None:
+    def decide_pending(self, decide: Callable[[Operation], Decision] | None) -> None:
         """Decide pending operations. Raises `ConfigurationError` if `decide` is needed and missing."""
         changes = dict(self.pending.changes)
-        self.decided = self.pending.settle(decide)
+        self.decided = self.pending.decide_pending(decide)
         if self.pending.changes:
             raise ConfigurationError(
                 f"the log does not show the outcome of {len(self.pending.changes)} operations, such as"
@@ -384,11 +387,11 @@ class _Reading:
     def states(self) -> Iterator[State]:
         """Yield the newest states that have a record, except the metadata record."""
         for state in self._newest():
-            kind, _, of = state.of.partition("/")
+            kind, _, item_id = state.item_id.partition("/")
             if state.item is None or kind == "m":
                 continue
             # When a directory is removed, the log does not get the removal of its tombstones.
-            if kind != "t" or not self.newest.is_missing(f"e/{of.partition('/')[0]}"):
+            if kind != "t" or not self.newest.is_removed(f"e/{item_id.partition('/')[0]}"):
                 yield state
 
     def history(self) -> Iterator[State]:
@@ -398,9 +401,9 @@ class _Reading:
                 yield from change.states
         yield from self._more
 
-    def base_states(self) -> Iterator[State]:
+    def checkpoint_states(self) -> Iterator[State]:
         """Yield the states of the checkpoint."""
-        return self.bases.states(self.base, unreadable=self.refuse)
+        return self.checkpoints.states(self.checkpoint, unreadable=self.refuse)
 
     def refuse(self, error: CommitError) -> None:
         """Skip an unreadable part with `salvage`; otherwise raise the error."""
@@ -413,12 +416,12 @@ class _Reading:
         self.unreadable[str(error)] = None
 
     def _newest(self) -> Iterator[State]:
-        return self.newest.select(self.base_states(), self.history())
+        return self.newest.select(self.checkpoint_states(), self.history())
 
     def _add(self, change: LoggedChange) -> None:
         self.newest.add(change.states)
         for state in change.states:
-            if state.of == "m" and state.supersedes(self.metadata):
+            if state.item_id == "m" and state.supersedes(self.metadata):
                 self.metadata = state
 
     def _changes(self) -> Iterator[tuple[Operation, LoggedChange]]:
@@ -428,7 +431,7 @@ class _Reading:
         held: list[tuple[Operation, LoggedChange]] | None = []
         states = 0
         operations = _counted(self.log.history(unreadable=self.refuse), self.on_read)
-        for found in readable(operations, self.refuse):
+        for found in parse_changes(operations, self.refuse):
             states += len(found[1].states)
             if held is not None and states <= _HELD:
                 held.append(found)

@@ -16,7 +16,7 @@ from commitlog.namespace.log.entries import State
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.backing import is_external
 from commitlog.namespace.model.codec import key_items, key_of
-from commitlog.namespace.model.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, places_of
+from commitlog.namespace.model.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, shards_of
 from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard
 from commitlog.stores.api import ObjectStore, Observation, same_etag
 from commitlog.tables.api import (
@@ -33,7 +33,7 @@ from commitlog.tables.api import (
     Write,
 )
 
-__all__ = ["LostFile", "RestoreWriter", "Takeover", "WriteReport"]
+__all__ = ["LostFile", "RestoreClaim", "RestoreWriter", "WriteReport"]
 
 #: Number of concurrent requests.
 _WINDOW = 32
@@ -85,14 +85,14 @@ class RestoreWriter:
         table: the table to write; existing records are not changed.
         store: has the content; it is read, never written.
         keys: keys of the namespace.
-        begun: the claim of the restore; without it, after the end or after a later restore began,
+        claim: the claim of the restore; without it, after the end or after a later restore began,
             nothing is written.
     """
 
     table: Table
     store: ObjectStore
     keys: Keys
-    begun: Takeover
+    claim: RestoreClaim
 
     def write(self, states: Iterable[State]) -> Iterator[WriteReport]:
         """Write the records of files, directories, garbage and tombstones, and those derived from them.
@@ -118,7 +118,7 @@ class RestoreWriter:
         if item is None:
             return None
         record = Directory.from_item(item)
-        for place in places_of(record.name, MAX_SHARDS, 1):
+        for place in shards_of(record.name, MAX_SHARDS, 1):
             found = self.table.get(self.keys.entry(record.parent, place, record.name))
             if found is not None and found.get("id") == id:
                 return Entry.from_item(found)
@@ -146,11 +146,11 @@ class RestoreWriter:
         files = directories = garbage = 0
         for state in states:
             assert state.item is not None
-            if state.of.startswith("x/"):
+            if state.item_id.startswith("x/"):
                 listed = Garbage.from_item(state.item)
                 heads.append((listed, self.store.begin_head(listed.data.path)))
                 continue
-            if state.of.startswith("t/"):
+            if state.item_id.startswith("t/"):
                 items.append(state.item)
                 continue
             entry = Entry.from_item(state.item)
@@ -205,17 +205,17 @@ class RestoreWriter:
         missing = items
         for _ in range(_TRIES):  # a resent request may find its own records
             try:
-                self.table.transact([*(Put(item, Absent()) for item in missing), self.begun.claim])
+                self.table.transact([*(Put(item, Absent()) for item in missing), self.claim.condition])
                 return len(missing)
             except TransactionCanceled as error:
                 refused = error
             missing = [item for item in missing if not self._has(item)]
             if not missing:
                 return 0
-        raise self.begun.beaten() from refused
+        raise self.claim.superseded() from refused
 
     def _has(self, item: Item) -> bool:
-        """Tell whether a record exists already, from an interrupted call."""
+        """Return whether a record exists already, from an interrupted call."""
         there = self.table.get(key_of(item))
         if there is not None and there != item:
             raise AlreadyExists(
@@ -249,18 +249,18 @@ def _size(item: Item) -> int:
 
 
 @frozen(kw_only=True)
-class Takeover:
+class RestoreClaim:
     """The claim of a restore, which holds until another restore begins.
 
     Args:
         table: the table that is written.
         keys: keys of the namespace.
-        claim: the check that no other restore began later.
+        condition: the check that no other restore began later.
     """
 
     table: Table
     keys: Keys
-    claim: Check
+    condition: Check
 
     @staticmethod
     def check(table: Table, keys: Keys, *, replace: bool) -> Item | None:
@@ -278,7 +278,7 @@ class Takeover:
         return found
 
     @classmethod
-    def begin(cls, table: Table, keys: Keys, *, id: str, replace: bool, epoch: int = 0) -> Takeover:
+    def begin(cls, table: Table, keys: Keys, *, id: str, replace: bool, epoch: int = 0) -> RestoreClaim:
         """Claim the restore, and remove the metadata record or make sure that there is none.
 
         With `replace`, the claim is written and the table scanned before the metadata record is removed.
@@ -297,9 +297,9 @@ class Takeover:
         found = cls.check(table, keys, replace=replace)
         own = {**key_items(place), "word": id, "replaces": replace, "epoch": epoch}
         seen = Absent() if found is None else Equals("word", str(found["word"]))
-        begun = cls(table=table, keys=keys, claim=Check(place, Equals("word", id)))
+        claim = cls(table=table, keys=keys, condition=Check(place, Equals("word", id)))
         if found is not None and int(found.get("epoch", 0)) > epoch:
-            raise begun.beaten()
+            raise claim.superseded()
         writes: list[Write] = [Put(own, seen)]
         if not replace:
             writes.append(_without_metadata(table, keys, epoch))
@@ -308,14 +308,14 @@ class Takeover:
         except TransactionCanceled as error:
             claimed = table.get(place)
             if claimed is None or claimed.get("word") != id:
-                raise begun.beaten() from error
+                raise claim.superseded() from error
         if replace:
             table.scan_page(limit=1)
             try:
-                table.transact([Delete(keys.metadata), begun.claim])
+                table.transact([Delete(keys.metadata), claim.condition])
             except TransactionCanceled as error:
-                raise begun.beaten() from error
-        return begun
+                raise claim.superseded() from error
+        return claim
 
     def remove_all(self) -> Iterator[int]:
         """Remove all records of the namespace; yield the number removed so far. Raises `Conflict`."""
@@ -328,27 +328,29 @@ class Takeover:
             )
             yield from unreadable
 
-        others = (key for key in found() if key.hash.startswith(mine) and key != self.claim.key)
+        others = (key for key in found() if key.hash.startswith(mine) and key != self.condition.key)
         removed = 0
         while batch := [Delete(key) for key in islice(others, MAX_TRANSACTION_WRITES - 1)]:
             try:
-                self.table.transact([*batch, self.claim])
+                self.table.transact([*batch, self.condition])
             except TransactionCanceled as error:
-                raise self.beaten() from error
+                raise self.superseded() from error
             removed += len(batch)
             yield removed
 
     def finish(self, metadata: Item) -> None:
         """Write the metadata and end the restore; raise `Conflict` if another restore has begun."""
         try:
-            self.table.transact([Put(metadata, Absent()), Delete(self.claim.key, self.claim.condition)])
+            self.table.transact(
+                [Put(metadata, Absent()), Delete(self.condition.key, self.condition.condition)]
+            )
         except TransactionCanceled as error:
             # A resent request may find its own metadata record.
             done = self.table.get(self.keys.metadata) == metadata
-            if not done or self.table.get(self.claim.key) is not None:
-                raise self.beaten() from error
+            if not done or self.table.get(self.condition.key) is not None:
+                raise self.superseded() from error
 
-    def beaten(self) -> Conflict:
+    def superseded(self) -> Conflict:
         """Return the error for a restore that another one has replaced."""
         return Conflict(
             f"another client restores namespace {self.keys.namespace!r} in {self.table.url} too, and"

@@ -17,8 +17,8 @@ from commitlog.namespace.log.checkpoint import Checkpoints
 from commitlog.namespace.log.entries import State
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.metadata import Epoch, NamespaceMetadata
-from commitlog.namespace.model.codec import place_of
-from commitlog.namespace.model.keys import Keys, read_place
+from commitlog.namespace.model.codec import item_name
+from commitlog.namespace.model.keys import Keys, parse_hash_key
 from commitlog.namespace.model.records import Entry, Garbage, Tombstone, record_of
 from commitlog.tables.api import Equals, Item, Put, Table, UnreadableItem
 
@@ -59,7 +59,7 @@ class LogRewriter:
     clock: Clock
     new_id: Callable[[], str] = field(repr=False)
 
-    def relog(self, *, take_over: bool, older_than: float) -> LogRewriteReport:
+    def rewrite(self, *, take_over: bool, older_than: float) -> LogRewriteReport:
         """Rewrite the log: see `Namespace.rewrite_log`."""
         item = self._metadata()
         metadata = NamespaceMetadata.from_item(item)
@@ -76,10 +76,10 @@ class LogRewriter:
             )
         epoch = self.epochs.claim(id=self.new_id(), table=self.table.url)
         self._wait(metadata.epoch, older_than)
-        bases = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
+        checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
         new = evolve(metadata.of(epoch), change_id=epoch.id).to_item()
-        stored = bases.stored_unsorted(self._with_metadata(new))
-        bases.hold(stored, after=None)
+        parts = checkpoints.store_unsorted_parts(self._with_metadata(new))
+        checkpoints.make_current(parts, after=None)
         try:
             self.table.transact([Put(new, Equals("body", item["body"]))], token=epoch.id)
         except TransactionCanceled as error:
@@ -88,7 +88,7 @@ class LogRewriter:
                     f"another client restores namespace {self.keys.namespace!r}, or rewrites its log:"
                     " this call has stopped and left the rest to that client"
                 ) from error
-        return LogRewriteReport(epoch=epoch.number, states=stored.states - 1)
+        return LogRewriteReport(epoch=epoch.number, states=parts.states - 1)
 
     def _metadata(self) -> Item:
         item = self.table.get(self.keys.metadata)
@@ -119,7 +119,7 @@ class LogRewriter:
         raise Conflict("other clients still log changes of this table: stop them, and try again")
 
     def _with_metadata(self, metadata: Item) -> Iterator[State]:
-        yield State(of="m", version=1, item=metadata, began=self.clock.epoch())
+        yield State(item_id="m", version=1, item=metadata, began=self.clock.epoch())
         yield from self._states()
 
     def _states(self) -> Iterator[State]:
@@ -140,15 +140,15 @@ class LogRewriter:
             try:
                 record = record_of(item)
             except ValueError as error:
-                raise CorruptRecord(f"{place_of(item)!r} is of an unknown kind: {error}") from error
-            where = read_place(str(item["place"]))
+                raise CorruptRecord(f"{item_name(item)!r} is of an unknown kind: {error}") from error
+            where = parse_hash_key(str(item["place"]))
             match record:
                 case Entry():
-                    of, version = f"e/{record.id}", record.version
+                    item_id, version = f"e/{record.id}", record.version
                 case Garbage():
-                    of, version = f"x/{where.of}/{item['name']!s}", 1
+                    item_id, version = f"x/{where.id}/{item['name']!s}", 1
                 case Tombstone():
-                    of, version = f"t/{where.of}/{record.name}", record.left
+                    item_id, version = f"t/{where.id}/{record.name}", record.left
                 case _:
                     continue
-            yield State(of=of, version=version, item=item, began=now)
+            yield State(item_id=item_id, version=version, item=item, began=now)

@@ -15,9 +15,9 @@ __all__ = [
     "attributes_of",
     "bare",
     "document_of",
+    "item_name",
     "key_items",
     "key_of",
-    "place_of",
     "text_map",
 ]
 
@@ -26,7 +26,7 @@ __all__ = [
 MAX_ATTRIBUTES = 400_000
 
 
-def place_of(item: Item) -> str:
+def item_name(item: Item) -> str:
     """Return the name of an item for error messages."""
     return f"{item.get('place')!s} {item.get('name')!s}"
 
@@ -58,13 +58,13 @@ def document_of(item: Item, *kinds: str) -> Document:
     """Return the record in the body of an item. Raises `CorruptRecord`, `FormatTooNew`."""
     body = item.get("body")
     if not isinstance(body, bytes):
-        raise CorruptRecord(f"{place_of(item)!r} has no body. {ADVICE}")
-    return decode(body, kinds, path=place_of(item))
+        raise CorruptRecord(f"{item_name(item)!r} has no body. {ADVICE}")
+    return decode(body, kinds, path=item_name(item))
 
 
 def bare(item: Item) -> Document:
     """Return an item without a body as a document, for error messages."""
-    return Document("record of a namespace", item, place_of(item))
+    return Document("record of a namespace", item, item_name(item))
 
 
 def key_of(item: Item) -> Key:

@@ -37,15 +37,15 @@ __all__ = [
     "TOP",
     "TRASH",
     "TRASH_SHARDS",
+    "HashKey",
     "Keys",
-    "Place",
-    "is_in_place",
+    "hash_of",
     "is_name",
+    "is_valid_key",
     "kind_of",
-    "number_of",
-    "places_of",
-    "places_of_number",
-    "read_place",
+    "parse_hash_key",
+    "shards_of",
+    "shards_of_hash",
     "split",
     "split_new",
 ]
@@ -84,7 +84,7 @@ GARBAGE_SLOTS = 8
 #: Longest name of an entry, in bytes of UTF-8; the same as in most file systems.
 MAX_NAME_BYTES = 255
 
-_ALONE = "-"
+_SINGLE = "-"
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LIKE_URL = re.compile("[:@?=]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -122,11 +122,11 @@ class Keys:
 
     def directory(self, id: str) -> Key:
         """Return the key of a directory record, which says which entry names the directory."""
-        return Key(f"{self.namespace}/d/{id}", _ALONE)
+        return Key(f"{self.namespace}/d/{id}", _SINGLE)
 
     def guard(self, directory: str, shard: int) -> Key:
         """Return the key of the guard of a shard."""
-        return Key(f"{self.namespace}/g/{directory}/{shard}", _ALONE)
+        return Key(f"{self.namespace}/g/{directory}/{shard}", _SINGLE)
 
     def tombstones(self, directory: str) -> str:
         """Return the hash key of the tombstones of a directory."""
@@ -140,93 +140,93 @@ class Keys:
         """Return the hash key of one partition of the garbage."""
         return f"{self.namespace}/x/{slot}"
 
-    def garbage(self, not_before: int, of: str) -> Key:
+    def garbage(self, not_before: int, object: str) -> Key:
         """Return the key of the garbage record of an object.
 
         Args:
             not_before: epoch millisecond before which the object must not be removed.
-            of: identifies the object: the path of an object that the namespace owns.
+            object: identifies the object: the path of an object that the namespace owns.
         """
-        slot = number_of(of) % GARBAGE_SLOTS
-        return Key(self.garbage_slot(slot), f"{not_before:015d}/{of}")
+        slot = hash_of(object) % GARBAGE_SLOTS
+        return Key(self.garbage_slot(slot), f"{not_before:015d}/{object}")
 
 
 @frozen(kw_only=True)
-class Place:
+class HashKey:
     """The parts of a hash key.
 
     Attributes:
         namespace: name of the namespace.
         kind: letter of the kind of record.
-        of: id of the directory; for garbage the number of the partition.
+        id: of the directory; for garbage the number of the partition.
         shard: of entries and guards.
     """
 
     namespace: str
     kind: str
-    of: str
+    id: str
     shard: int = 0
 
 
 @lru_cache(maxsize=4096)  # a scan returns many rows with the same hash key
-def read_place(place: str) -> Place:
+def parse_hash_key(hash_key: str) -> HashKey:
     """Return the parts of a hash key of a namespace's records; not of its metadata record.
 
     Raises `ValueError` if the text is no such key.
 
-    >>> read_place("lake/e/root/3")
-    Place(namespace='lake', kind='e', of='root', shard=3)
+    >>> parse_hash_key("lake/e/root/3")
+    HashKey(namespace='lake', kind='e', id='root', shard=3)
     """
-    namespace, kind, of, *shard = place.split("/")
+    namespace, kind, id, *shard = hash_key.split("/")
     if len(shard) > 1:
-        raise ValueError(f"{place!r} has too many parts")
-    return Place(namespace=namespace, kind=kind, of=of, shard=int(shard[0]) if shard else 0)
+        raise ValueError(f"{hash_key!r} has too many parts")
+    return HashKey(namespace=namespace, kind=kind, id=id, shard=int(shard[0]) if shard else 0)
 
 
 def kind_of(key: Key) -> str | None:
     """Return the letter of the kind of record that is under a key; None if there are no such keys."""
     try:
-        return read_place(key.hash).kind
+        return parse_hash_key(key.hash).kind
     except ValueError:
         return None
 
 
-def is_in_place(key: Key) -> bool:
+def is_valid_key(key: Key) -> bool:
     """Return whether a record of its kind is ever read under this key.
 
-    >>> is_in_place(Key("lake/d/root", "-")), is_in_place(Key("lake/d/root", "copy"))
+    >>> is_valid_key(Key("lake/d/root", "-")), is_valid_key(Key("lake/d/root", "copy"))
     (True, False)
 
     Raises `ValueError` if the text is no such key.
     """
-    place = read_place(key.hash)
-    alone = place.kind not in ("d", "g") or key.range == _ALONE
-    sharded = f"/{place.shard}" if place.kind in ("e", "g") else ""
-    return alone and key.hash == f"{place.namespace}/{place.kind}/{place.of}{sharded}"
+    parts = parse_hash_key(key.hash)
+    single = parts.kind not in ("d", "g") or key.range == _SINGLE
+    sharded = f"/{parts.shard}" if parts.kind in ("e", "g") else ""
+    return single and key.hash == f"{parts.namespace}/{parts.kind}/{parts.id}{sharded}"
 
 
-def places_of(name: str, shards: int, first: int) -> tuple[int, ...]:
+def shards_of(name: str, shards: int, first: int) -> tuple[int, ...]:
     """Return the shards in which an entry of that name can be, the one for new entries first.
 
     A directory begins with `first` shards, and the number doubles as it grows. Entries stay in the shard
     in which they were put, so an entry can be in any shard that was ever right for its name.
 
-    >>> places_of("events", 1, 1), places_of("events", 8, 2)
+    >>> shards_of("events", 1, 1), shards_of("events", 8, 2)
     ((0,), (4, 0))
     """
-    return (0,) if shards == 1 else places_of_number(number_of(name), shards, first)
+    return (0,) if shards == 1 else shards_of_hash(hash_of(name), shards, first)
 
 
-def places_of_number(number: int, shards: int, first: int) -> tuple[int, ...]:
-    """Return the same for the `number_of` the name."""
-    places = []
+def shards_of_hash(number: int, shards: int, first: int) -> tuple[int, ...]:
+    """Return the same for the `hash_of` the name."""
+    found = []
     while shards >= first:
-        places.append(number % shards)
+        found.append(number % shards)
         shards //= 2
-    return tuple(dict.fromkeys(places))
+    return tuple(dict.fromkeys(found))
 
 
-def number_of(text: str) -> int:
+def hash_of(text: str) -> int:
     """Return a 64-bit hash of a text. Never changes, since stored entries are placed by it."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 

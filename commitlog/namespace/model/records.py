@@ -20,7 +20,7 @@ from commitlog._util.frozen_map import FrozenMap, frozen_map
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.codec import bare, document_of, key_items, key_of, text_map
 from commitlog.namespace.model.data import Data, data_of, is_same
-from commitlog.namespace.model.keys import MAX_SHARDS, read_place
+from commitlog.namespace.model.keys import MAX_SHARDS, parse_hash_key
 from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.validate import (
     build,
@@ -120,7 +120,7 @@ class Entry:
     @property
     def parent(self) -> str:
         """Id of the directory that contains the entry."""
-        return read_place(self.key.hash).of
+        return parse_hash_key(self.key.hash).id
 
     @property
     def is_stored(self) -> bool:
@@ -387,7 +387,7 @@ def record_of(item: Item) -> Record | None:
 
     Raises `ValueError` if there are no such keys, `CorruptRecord`, `FormatTooNew`.
     """
-    match read_place(str(item["place"])).kind:
+    match parse_hash_key(str(item["place"])).kind:
         case "e":
             return Entry.from_item(item)
         case "d":

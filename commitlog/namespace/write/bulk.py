@@ -29,7 +29,7 @@ from commitlog.errors import (
     TransactionTooLarge,
 )
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.keys import places_of, split, split_new
+from commitlog.namespace.model.keys import shards_of, split, split_new
 from commitlog.namespace.model.records import Entry, Shards
 from commitlog.namespace.status import Status
 from commitlog.namespace.tree import Tree, Walk
@@ -235,7 +235,7 @@ def _batches(
     """
     by_shard: dict[int, list[str]] = defaultdict(list)
     for name in names:
-        by_shard[places_of(name, shards.now, shards.first)[0]].append(name)
+        by_shard[shards_of(name, shards.now, shards.first)[0]].append(name)
     lanes: list[list[list[str]]] = []
     ends: list[list[str]] = []
     writes = size + 1

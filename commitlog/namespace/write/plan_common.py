@@ -23,7 +23,7 @@ from attrs import evolve, frozen
 from commitlog.clock import Clock
 from commitlog.errors import DirectoryNotEmpty, NotFound, PreconditionFailed
 from commitlog.namespace.model.backing import tombstone_for
-from commitlog.namespace.model.keys import TRASH, TRASH_SHARDS, Keys, places_of
+from commitlog.namespace.model.keys import TRASH, TRASH_SHARDS, Keys, shards_of
 from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Shards
 from commitlog.namespace.tree import Tree, Walk
 from commitlog.namespace.write.content import is_content
@@ -118,7 +118,7 @@ def require_stable_path(context: PlanContext, change: Change, found: Sequence[En
 
 def entry_key(context: PlanContext, parent: Entry, name: str) -> Key:
     """Return the key of a new entry."""
-    shard = places_of(name, parent.shards.now, parent.shards.first)[0]
+    shard = shards_of(name, parent.shards.now, parent.shards.first)[0]
     return context.keys.entry(parent.id, shard, name)
 
 
@@ -128,7 +128,7 @@ def add_entry(context: PlanContext, change: Change, parent: Entry, entry: Entry)
     # Only the shard for new entries needs the condition `Absent`. After a directory has grown, no
     # entries are added to its earlier shards, and they were searched after that.
     shards = parent.shards
-    place = places_of(entry.name, shards.now, shards.first)[0]
+    place = shards_of(entry.name, shards.now, shards.first)[0]
     if not change.writes_to(context.keys.guard(parent.id, place)):
         change.put(new_guard(context, parent, place, change.id), Equals("shards", shards.now))
 
@@ -193,7 +193,7 @@ def move_directory_record(
 
 def trash_key(context: PlanContext, directory: Entry) -> Key:
     """Return the key of a directory's entry in the trash."""
-    place = places_of(directory.id, TRASH_SHARDS, TRASH_SHARDS)[0]
+    place = shards_of(directory.id, TRASH_SHARDS, TRASH_SHARDS)[0]
     return context.keys.entry(TRASH, place, directory.id)
 
 

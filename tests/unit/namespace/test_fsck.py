@@ -24,9 +24,9 @@ from commitlog.namespace.fsck.readers import (
     retry_on_new_checkpoint,
 )
 from commitlog.namespace.fsck.tree_checks import TreeChecks
-from commitlog.namespace.log.restore_writer import RestoreWriter, Takeover
+from commitlog.namespace.log.restore_writer import RestoreClaim, RestoreWriter
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.keys import ROOT, TOP, TRASH, places_of
+from commitlog.namespace.model.keys import ROOT, TOP, TRASH, shards_of
 from commitlog.oplog import Decision
 from commitlog.tables.api import Absent, Check, Item, ItemPage
 from support.damage import (
@@ -131,8 +131,8 @@ def test_a_directory_that_is_in_itself_has_no_path(at: World) -> None:
         at.lake.path_of(id)
     assert at.lake.path_of(entry(at, "d2").id) == "d2"
     lost = evolve(file, key=KEYS.entry(id, 0, "lost"))
-    begun = Takeover(table=at.table, keys=KEYS, claim=Check(lost.key, Absent()))
-    told = RestoreWriter(table=at.table, store=at.store, keys=KEYS, begun=begun).describe(lost)
+    claim = RestoreClaim(table=at.table, keys=KEYS, condition=Check(lost.key, Absent()))
+    told = RestoreWriter(table=at.table, store=at.store, keys=KEYS, claim=claim).describe(lost)
     assert told.path == "empty/below/lost"
 
 
@@ -435,7 +435,7 @@ def test_a_check_takes_little_memory_for_each_file(at: World) -> None:
         yield from at.table.scan()
         for number in range(files):
             name = f"part-{number:06}-of-a-job"
-            place = places_of(name, root.shards.now, root.shards.first)[0]
+            place = shards_of(name, root.shards.now, root.shards.first)[0]
             path = f"abc/abc{number:029}"
             data = Data(path=path, size=1, etag=f"{number:032x}")
             key = KEYS.entry(ROOT, place, name)

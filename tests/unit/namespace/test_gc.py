@@ -11,7 +11,7 @@ from attrs import evolve
 from commitlog.aws import AwsOptions
 from commitlog.errors import AccessDenied, CommitError, Conflict, OutcomeUnknown, Unavailable
 from commitlog.namespace import GcReport, Namespace, RequestCounts, TrashReport
-from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import Keys
 from commitlog.paths import MAX_PATH_BYTES
 from commitlog.stores.memory import MemoryStore
@@ -499,18 +499,18 @@ def test_a_record_that_cannot_be_read_keeps_no_other(site: Site) -> None:
         site.table.put({**entry.to_item(), "body": b"{"})
     swept = site.lake.maintenance.empty_trash()
     assert (swept.files, swept.directories) == (8, 3)
-    assert {key for key, _ in swept.failed} == {place_of(each.to_item()) for each in (file, inner)}
+    assert {key for key, _ in swept.failed} == {item_name(each.to_item()) for each in (file, inner)}
     assert site.lake.maintenance.empty_trash().failed == swept.failed
     left = [item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/e/trash/")]
     assert {item["id"] for item in left} == trashed
     site.table.put({**left[0], "body": b"{"})  # the trash itself has one
-    assert place_of(left[0]) in dict(site.lake.maintenance.empty_trash().failed)
+    assert item_name(left[0]) in dict(site.lake.maintenance.empty_trash().failed)
     garbage = [item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/x/")]
     site.table.put({**garbage[0], "body": b"{"})
     site.clock.advance(1)
     collected = site.lake.maintenance.gc()
     assert collected.objects == len(garbage) - 1
-    assert [key for key, _ in collected.failed] == [place_of(garbage[0])]
+    assert [key for key, _ in collected.failed] == [item_name(garbage[0])]
 
 
 @pytest.mark.servers

@@ -24,11 +24,11 @@ from commitlog.errors import (
     NotFound,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, Outcome, Restorer, RestoreReport
-from commitlog.namespace.log.checkpoint import merged
-from commitlog.namespace.log.entries import Newest, State, fold
+from commitlog.namespace.log.checkpoint import merge_states
+from commitlog.namespace.log.entries import NewestStates, State, fold
 from commitlog.namespace.log.inference import Inference
 from commitlog.namespace.model.codec import key_of
-from commitlog.namespace.model.keys import NAMESPACES, read_place
+from commitlog.namespace.model.keys import NAMESPACES, parse_hash_key
 from commitlog.namespace.model.records import Entry
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore
@@ -151,18 +151,20 @@ def test_the_newest_states_are_found_by_versions_alone(seed: int) -> None:
 
     def state() -> State:
         item = None if random.random() < 0.3 else {"place": "p", "name": "n"}
-        return State(of=f"e/{random.randrange(5)}", version=random.randrange(4), item=item, began=0.0)
+        return State(
+            item_id=f"e/{random.randrange(5)}", version=random.randrange(4), item=item, began=0.0
+        )
 
     known: dict[str, State] = {}
     fold((state() for _ in range(4)), known)
     after = [state() for _ in range(8)]
-    newest = Newest()
+    newest = NewestStates()
     newest.add(after)
     changed: dict[str, State] = {}
     fold(after, changed)
-    expected = list(merged(sorted(known.values(), key=lambda each: each.of), changed))
+    expected = list(merge_states(sorted(known.values(), key=lambda each: each.item_id), changed))
     found = list(newest.select(known.values(), after))
-    assert sorted(found, key=lambda each: each.of) == expected
+    assert sorted(found, key=lambda each: each.item_id) == expected
     with pytest.raises(Conflict, match="was changed while it was read"):
         list(newest.select((), ()))
 
@@ -882,7 +884,7 @@ def test_a_name_is_in_one_shard_only(at: World, decision: Decision) -> None:
     at.lake.reshard("d", shards=8)
     for number in range(8):
         at.lake.write(f"d/{number}", b"acknowledged")
-    shards = {read_place(at.lake.stat(f"d/{number}").entry.key.hash).shard for number in range(8)}
+    shards = {parse_hash_key(at.lake.stat(f"d/{number}").entry.key.hash).shard for number in range(8)}
     assert len(shards) > 2
     lake = restored(at, decision)
     assert {lake.read(f"d/{number}") for number in range(8)} == {b"acknowledged"}
@@ -893,14 +895,14 @@ def test_many_pending_changes_are_decided_in_linear_time(
 ) -> None:
     """A decision re-examines only the changes that it concerns."""
     looks = 0
-    evidence = Inference._evidence
+    evidence = Inference._infer
 
     def look(self: Inference, *arguments: object) -> Decision | None:
         nonlocal looks
         looks += 1
         return evidence(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Inference, "_evidence", look)
+    monkeypatch.setattr(Inference, "_infer", look)
     at.lake.make_directory("d")
     for number in range(40):
         leave_pending(at, lambda lake: lake.write(f"d/{number}", b"1"))  # noqa: B023
