@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 import sim.ingest.random_world as ingest
 import sim.leases.random_world as leases
-import sim.namespace.bindings.seeded as binding
-import sim.namespace.maintenance.seeded as upkeep
-import sim.namespace.seeded as namespace
+import sim.namespace.bindings.random_world as bindings
+import sim.namespace.maintenance.random_world as maintenance
+import sim.namespace.random_world as namespace
 import sim.oplog.random_world as oplog
 import sim.outputs.random_world as outputs
 from commitlog.testing.sim import CampaignReport, Choices, Simulation, World, run_campaign
@@ -80,10 +80,10 @@ WORLDS: Mapping[str, World] = {
     "namespace-loose": namespace.seeded_world(stable=False),
     "namespace-stable-logged": namespace.seeded_world(stable=True, logged=True),
     "namespace-loose-logged": namespace.seeded_world(stable=False, logged=True),
-    "binding-asked": binding.seeded_world(max_age=0.0),
-    "binding-young": binding.seeded_world(max_age=8.0),
-    "binding-believed": binding.seeded_world(max_age=None),
-    "upkeep": upkeep.seeded_world,
+    "binding-asked": bindings.seeded_world(max_age=0.0),
+    "binding-young": bindings.seeded_world(max_age=8.0),
+    "binding-believed": bindings.seeded_world(max_age=None),
+    "upkeep": maintenance.seeded_world,
 }
 
 

@@ -9,60 +9,60 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import Setting, naming
+from sim.namespace.actions import Program, delete, gc, list_, read, rename, write
 from sim.namespace.bindings.actions import bind, prune, sync
-from sim.namespace.bindings.world import BoundWorld
-from sim.namespace.world import Program, collect, delete, list_, read, rename, write
+from sim.namespace.bindings.world import BindingWorld
 
 __all__ = ["NAMESPACE_BINDINGS"]
 
 _WHERE = "namespace.md#a-directory-that-others-write-to-too"
 
 
-def _bind(lake: Namespace) -> None:
+def _bind(namespace: Namespace) -> None:
     """Bind a directory to a prefix with one object, of which the table knows nothing."""
-    lake.store.put("raw/a", b"a")
-    lake.bindings.bind("raw/", "in", max_age=0.0)
+    namespace.store.put("raw/a", b"a")
+    namespace.bindings.bind("raw/", "in", max_age=0.0)
 
 
-def _bind_two(lake: Namespace) -> None:
+def _bind_two(namespace: Namespace) -> None:
     """The same with two objects."""
-    lake.store.put("raw/b", b"b")
-    _bind(lake)
+    namespace.store.put("raw/b", b"b")
+    _bind(namespace)
 
 
-def _lose(lake: Namespace) -> None:
+def _lose(namespace: Namespace) -> None:
     """The one object was taken into the table, which is believed, and others have removed it since."""
-    _bind(lake)
-    lake.bindings.bind("raw/", "in", max_age=None)
-    lake.bindings.sync()
-    lake.store.delete("raw/a")
+    _bind(namespace)
+    namespace.bindings.bind("raw/", "in", max_age=None)
+    namespace.bindings.sync()
+    namespace.store.delete("raw/a")
 
 
-def _lose_below(lake: Namespace) -> None:
+def _lose_below(namespace: Namespace) -> None:
     """The same in a directory below."""
-    lake.store.put("raw/d/a", b"a")
-    lake.bindings.bind("raw/", "in", max_age=None)
-    lake.bindings.sync()
-    lake.store.delete("raw/d/a")
+    namespace.store.put("raw/d/a", b"a")
+    namespace.bindings.bind("raw/", "in", max_age=None)
+    namespace.bindings.sync()
+    namespace.store.delete("raw/d/a")
 
 
-def _renew(lake: Namespace) -> None:
+def _renew(namespace: Namespace) -> None:
     """The one object was deleted, and others have stored another one since."""
-    _bind(lake)
-    lake.delete("in/a")
-    lake.store.put("raw/a", b"new")
+    _bind(namespace)
+    namespace.delete("in/a")
+    namespace.store.put("raw/a", b"new")
 
 
-def _hide(lake: Namespace) -> None:
+def _hide(namespace: Namespace) -> None:
     """The one object was deleted from the directory, which is not bound any more."""
-    _bind(lake)
-    lake.delete("in/a")
-    lake.bindings.unbind("in")
+    _bind(namespace)
+    namespace.delete("in/a")
+    namespace.bindings.unbind("in")
 
 
 def _binding(*programs: Program, prepare: Any = _bind, **options: Any) -> Setting:
     clients = dict(zip("AB", programs, strict=False))
-    return naming(clients, make=BoundWorld, prepare=prepare, **options)
+    return naming(clients, kind=BindingWorld, prepare=prepare, **options)
 
 
 NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
@@ -258,7 +258,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
                 "errors = self._remove([garbage.data.path for garbage in batch])",
             )
         ),
-        setting=_binding([delete("in/a"), 1.0, collect()], grace=0.0),
+        setting=_binding([delete("in/a"), 1.0, gc()], grace=0.0),
         caught="is somebody else's, and was changed",
         story="Others find their object gone.",
     ),

@@ -10,12 +10,22 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import naming
-from sim.namespace.maintenance.world import (
+from sim.namespace.actions import (
+    delete,
+    gc,
+    link,
+    make_directory,
+    read,
+    recover,
+    rename,
+    set_attributes,
+    write,
+)
+from sim.namespace.maintenance.actions import (
     A_DAY,
-    UpkeepWorld,
-    check,
-    compact,
+    compact_log,
     forget_directory,
+    fsck,
     move,
     repair,
     restore,
@@ -23,7 +33,7 @@ from sim.namespace.maintenance.world import (
     share_object,
     share_object_before,
 )
-from sim.namespace.world import attributes, collect, delete, link, make, read, recover, rename, write
+from sim.namespace.maintenance.world import MaintenanceWorld
 
 __all__ = ["NAMESPACE_MAINTENANCE"]
 
@@ -33,7 +43,7 @@ _TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}}
 _SHARED: Mapping[str, Any] = {
     "made": ("d",),
     "files": {"d/f": b"0", "d/g": b"1"},
-    "make": UpkeepWorld,
+    "make": MaintenanceWorld,
     "damage": share_object,
     "spared": ("record-differs", "object-shared"),
     "moments": False,
@@ -45,7 +55,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         where="namespace.md#when-the-table-is-lost",
         rule="the base is written whole before any of the entries is removed",
         edit=Edit(("Compactor._save", "if not changed:\n    return True", "return True")),
-        setting=naming({"C": [compact()]}, after={"C": A_DAY}, make=UpkeepWorld, **_TREE),
+        setting=naming({"C": [compact_log()]}, after={"C": A_DAY}, kind=MaintenanceWorld, **_TREE),
         caught="the names cannot be made again",
         story="Whoever loses the table now has lost all names: nothing tells of what was removed.",
     ),
@@ -59,10 +69,10 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         setting=naming(
             {
                 "A": [write("d/f", b"1")],
-                "B": [10.0, write("d/f", b"2"), A_DAY, compact(), recover(older_than=10.0)],
+                "B": [10.0, write("d/f", b"2"), A_DAY, compact_log(), recover(older_than=10.0)],
             },
             Fault.CRASHED,
-            make=UpkeepWorld,
+            kind=MaintenanceWorld,
             moments=False,
             **_TREE,
         ),
@@ -85,7 +95,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             ),
             ("Restorer.restore", "claim.finish(metadata.to_item())\nnotify(", "notify("),
         ),
-        setting=naming({"R": [restore()]}, make=UpkeepWorld, **_TREE),
+        setting=naming({"R": [restore()]}, kind=MaintenanceWorld, **_TREE),
         caught="restored is something else than there was",
         story="Should R die now, there would be a namespace of which nothing is there.",
     ),
@@ -103,7 +113,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         setting=naming(
             {"R": [restore(replace=True)], "S": [0.5, restore(replace=True)]},
             forced=(Forced("R table.transact", Fault.DELAYED, 3, 1),),
-            make=UpkeepWorld,
+            kind=MaintenanceWorld,
             backup=True,
             **_TREE,
         ),
@@ -128,7 +138,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         setting=naming(
             {"R": [restore(), move(), rename("d/f", "d/g"), rename("d", "e")]},
             Fault.DUPLICATED,
-            make=UpkeepWorld,
+            kind=MaintenanceWorld,
             **_TREE,
         ),
         caught="I1|I2|I5",
@@ -144,8 +154,11 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         rule="a client looks whether another table has taken the log before it sends a change",
         edit=Edit(("FencedLog.run", "self.epochs.check(epoch)\nyield", "yield")),
         setting=naming(
-            {"A": [read("d/f"), 40.0, make("tried")], "R": [20.0, restore(), move(), make("tried")]},
-            make=UpkeepWorld,
+            {
+                "A": [read("d/f"), 40.0, make_directory("tried")],
+                "R": [20.0, restore(), move(), make_directory("tried")],
+            },
+            kind=MaintenanceWorld,
             exact=False,
             **_TREE,
         ),
@@ -164,8 +177,8 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             ("Restorer.restore", "if self._digest() == (contents.epoch, contents.digest):", "if True:")
         ),
         setting=naming(
-            {"A": [make("tried")], "R": [restore(decide=Decision.ROLLED_BACK)]},
-            make=UpkeepWorld,
+            {"A": [make_directory("tried")], "R": [restore(decide=Decision.ROLLED_BACK)]},
+            kind=MaintenanceWorld,
             exact=False,
             **_TREE,
         ),
@@ -187,8 +200,8 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             )
         ),
         setting=naming(
-            {"A": [link({"d/g": b"1"}), delete("d/g"), 1.0, collect()]},
-            make=UpkeepWorld,
+            {"A": [link({"d/g": b"1"}), delete("d/g"), 1.0, gc()]},
+            kind=MaintenanceWorld,
             grace=0.0,
             **_TREE,
         ),
@@ -212,9 +225,9 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             ),
         ),
         setting=naming(
-            {"K": [check()], "A": [0.5, rename("d", "e/d")]},
+            {"K": [fsck()], "A": [0.5, rename("d", "e/d")]},
             forced=(Forced("K table.scan", Fault.DELAYED, 2, 1),),
-            make=UpkeepWorld,
+            kind=MaintenanceWorld,
             page=3,
             made=("d", "e"),
         ),
@@ -266,7 +279,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             )
         ),
         setting=naming(
-            {"R": [repair(same_names, times=1), 1.0, collect()]},
+            {"R": [repair(same_names, times=1), 1.0, gc()]},
             **{**_SHARED, "damage": share_object_before, "spared": ("log-newer", "object-shared")},
             grace=0.0,
         ),
@@ -288,9 +301,9 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             )
         ),
         setting=naming(
-            {"R": [repair()], "A": [0.5, attributes("d", x="1")]},
+            {"R": [repair()], "A": [0.5, set_attributes("d", x="1")]},
             forced=(Forced("R table.transact", Fault.DELAYED, 1, 1),),
-            make=UpkeepWorld,
+            kind=MaintenanceWorld,
             damage=forget_directory,
             spared=("no-directory-record",),
             moments=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import naming
-from sim.namespace.world import attributes, delete, grow, rename, sweep, write
+from sim.namespace.actions import delete, empty_trash, rename, reshard, set_attributes, write
 
 __all__ = ["NAMESPACE_MOVES"]
 
@@ -134,7 +134,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
             )
         ),
         setting=naming(
-            {"A": [delete("d", recursive=True), sweep()], "B": [attributes("d/f", x="1")]},
+            {"A": [delete("d", recursive=True), empty_trash()], "B": [set_attributes("d/f", x="1")]},
             made=("d",),
             files={"d/f": b"0"},
             stable=False,
@@ -158,7 +158,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
             )
         ),
         setting=naming(
-            {"A": [grow("d", shards=4)]}, made=("d",), files={"d/1": b"0", "d/2": b"0", "d/3": b"0"}
+            {"A": [reshard("d", shards=4)]}, made=("d",), files={"d/1": b"0", "d/2": b"0", "d/3": b"0"}
         ),
         caught="I9",
         story="Files that are there are found no more.",
@@ -168,7 +168,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         where="namespace.md#how-it-works",
         rule="a gate is written on condition that it has the number of shards that were counted on",
         edit=Edit(("add_entry", 'change.id), Equals("shards", shards.now))', "change.id), None)")),
-        setting=naming({"A": [grow("d", shards=2)], "B": [write("d/f", b"1")]}, made=("d",)),
+        setting=naming({"A": [reshard("d", shards=2)], "B": [write("d/f", b"1")]}, made=("d",)),
         caught="I7",
         story="B knows of one shard, and A has doubled them; the gate says what B knows.",
     ),

@@ -6,7 +6,7 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import naming
-from sim.namespace.world import attributes, collect, delete, read, recover, rename, tamper, write
+from sim.namespace.actions import delete, gc, read, recover, rename, set_attributes, tamper, write
 
 __all__ = ["NAMESPACE_NAMES"]
 
@@ -198,7 +198,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         where="namespace.md#how-it-works",
         rule="a transaction that is refused is planned again from what is there now",
         edit=Edit(("Changes.run.attempt", "forget()\nraise", "return result")),
-        setting=naming({"A": [attributes("f", x="1")], "B": [write("f", b"2")]}, files=_F),
+        setting=naming({"A": [set_attributes("f", x="1")], "B": [write("f", b"2")]}, files=_F),
         caught="is told that it was done, and nothing happened",
         story="A has changed the file since B looked at it, so B's change is refused, and forgotten.",
     ),
@@ -207,9 +207,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         where="namespace.md#atomicity",
         rule="data that was overwritten or deleted is kept for `grace` seconds more",
         edit=Edit(("Collector._due", "if garbage.not_before > now:", "if False:")),
-        setting=naming(
-            {"A": [read("f", slowly=3.0)], "B": [1.0, write("f", b"1"), collect()]}, files=_F
-        ),
+        setting=naming({"A": [read("f", slowly=3.0)], "B": [1.0, write("f", b"1"), gc()]}, files=_F),
         caught="read of A is told ObjectChanged, and it was never so",
         story="A has opened the file. B overwrites it and collects, before A has read.",
     ),
@@ -227,7 +225,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
                 ),
             )
         ),
-        setting=naming({"A": [delete("f"), 1.0, collect()]}, files=_F, grace=0.0),
+        setting=naming({"A": [delete("f"), 1.0, gc()]}, files=_F, grace=0.0),
         caught="I5",
         story="Should A die now, nobody would know of the object.",
     ),

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from attrs import asdict
 
-import sim.namespace.world as names
 from commitlog.commit import ConditionalStore, LeaseSettings
 from commitlog.commit.record import CREATE, LeaseRecord
 from commitlog.ingest import IngestSettings
@@ -32,6 +31,8 @@ from sim.ingest.world import world_of as ingest_world_of
 from sim.leases import world as leases
 from sim.leases.actions import Program, create
 from sim.leases.world import CommitWorld
+from sim.namespace.actions import Program as NamespaceProgram
+from sim.namespace.world import world_of as namespace_world_of
 from sim.nodes import ClockSkew
 from sim.oplog.actions import Program as LogProgram
 from sim.oplog.world import world_of as log_world_of
@@ -238,7 +239,7 @@ def reading(
 
 
 def naming(
-    programs: Mapping[str, names.Program],
+    programs: Mapping[str, NamespaceProgram],
     *faults: Fault,
     most: int = 1,
     forced: tuple[Forced, ...] = (),
@@ -246,7 +247,7 @@ def naming(
 ) -> Setting:
     """Return the setting of a world of one namespace; for options see `sim.namespace.world.world_of`."""
     simulation = _simulation(faults, most=most, delays=(5.0,), forced=forced)
-    return lambda code, _: names.world_of(programs, simulation=simulation, code=code.get, **options)
+    return lambda code, _: namespace_world_of(programs, simulation=simulation, code=code.get, **options)
 
 
 def _simulation(

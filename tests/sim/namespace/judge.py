@@ -1,17 +1,18 @@
-"""What must be so of a namespace on the simulator, after each request and at each answer.
+"""The judge of a world of namespaces: invariants after each change, and checks of each result.
 
-At every request that changes anything, wherever it came from and however late, all invariants are
-checked (`support.namespace.Auditor`), and
+After each change of table or store, whichever request made it, `support.namespace.Auditor` checks all
+invariants. In addition,
 
-* the operation that it belongs to was not told to have failed, or done before;
-* the tree is what that operation makes of the plain one (`support.namespace.Model`): with
-  `stable_paths`, as an operation on paths; without, only what it may remove is gone, since it may have
-  been made to a directory that others have just renamed;
-* nothing was added to a directory that is closed;
-* the log knows every version that there is, and has decided nothing that did not happen (I8).
+* the action that made the change has not failed or succeeded before;
+* the tree is the result of that action on the plain tree (`support.namespace.Model`). With
+  `stable_paths`, the action names a path. Without, it may have affected a directory that another client
+  renamed, so only the removed entries are compared;
+* no entry was added to a closed directory;
+* the log has every version, and no decision about an operation that did not happen (I8).
 
-At every answer: what was done was done once; what failed did nothing, and for a reason that the plain
-tree gives at some moment of the call; what was read is what the plain tree had at some moment of it.
+Each result is checked: an action that succeeded happened once. An action that failed did nothing, and
+the plain tree has its error at some moment of the call. A read returned the state of the plain tree at
+some moment of the call.
 """
 
 from __future__ import annotations
@@ -28,53 +29,53 @@ from commitlog.oplog import Decision
 from commitlog.oplog.codec import decode
 from commitlog.tables.api import Item
 from commitlog.testing.sim import table_state
-from sim.namespace.actions import Do
+from sim.namespace.actions import Action
 from sim.namespace.servers import WatchedStore, WatchedTable
 from support.namespace import Auditor, Model
 
-LAKE = "lake"
+NAME = "lake"
 
-#: What a call may raise at any time: nothing happened, and nothing follows from it.
+#: Errors that a call may raise at any time. They prove that nothing happened.
 _TROUBLE = ("Conflict", "Fenced", "Unavailable")
 
 
 @define
 class Call:
-    """An operation that a node has begun.
+    """A call of an action.
 
     Attributes:
-        do: the operation.
-        node: of which node.
-        possible: what the plain tree would have answered since it began.
-        told: "done", "unknown", or the name of an error; "" as long as it is under way.
-        changes: how many transactions of it were done.
+        do: the action.
+        node: the name of the node.
+        possible: the results of the plain tree since it began.
+        outcome: "done", "unknown", or the name of an error; "" before its end.
+        changes: number of its transactions so far.
     """
 
-    do: Do
+    do: Action
     node: str
     possible: set[Hashable] = field(factory=set)
-    told: str = ""
+    outcome: str = ""
     changes: int = 0
 
     def __str__(self) -> str:
         return f"{self.do.name} of {self.node}"
 
     def state(self) -> Hashable:
-        """Return what of it matters from now on."""
-        over = self.told not in ("", "unknown")
-        return self.node, self.told, self.changes, frozenset() if over else frozenset(self.possible)
+        """Return the part of the call on which the future depends."""
+        over = self.outcome not in ("", "unknown")
+        return self.node, self.outcome, self.changes, frozenset() if over else frozenset(self.possible)
 
 
-#: Paths of operations in a log, that of an epoch included.
+#: Paths of operations in a log, including the logs of epochs.
 _OPERATION = re.compile(r"log/(?:logs/[^/]+/)?(?P<kind>pending|decided)/(?P<id>[^/]+)\.json")
 
-#: An operation that is logged: its body, its decision, and the ids and versions of what it writes.
+#: A logged operation: its body, its decision, and the ids and versions that it writes.
 _Logged: TypeAlias = tuple[Mapping[str, Any], Decision | None, frozenset[tuple[str, int]]]
 
 
 @frozen
 class _Audit:
-    """What a world has remembered after an audit that found nothing wrong."""
+    """The state of a judge after a successful audit."""
 
     found: Model
     ids: set[str]
@@ -86,13 +87,13 @@ class _Audit:
 
 @define
 class Known:
-    """What runs of one world have in common, since all of them begin alike.
+    """The common knowledge of all runs of one world, which begin in the same way.
 
     Attributes:
-        audits: what was found right, and is not looked at again.
-        items, objects, applied: what servers have at the beginning.
-        more: what other judges remember.
-        shared: whether there is more than one run. If not, nothing has to be recognised.
+        audits: states that passed an audit, and are not audited again.
+        items, objects, applied: the initial contents of the servers.
+        more: the knowledge of other judges.
+        shared: whether there is more than one run. If not, no state needs to be recognized.
     """
 
     shared: bool = True
@@ -104,14 +105,13 @@ class Known:
 
 
 class NamespaceJudge:
-    """Of one namespace: looks at its table and store, and at what its clients are told.
+    """The judge of one namespace: checks its table and store, and the results of its clients.
 
     Args:
-        table, store: what there is of it; each tells `_changed` of what is done to it.
-        logs: what has its log, or None.
-        stable: whether paths are.
-        exact: see `NamespaceWorld`.
-        known: what is known from other runs of this world.
+        table, store: the servers, which report each change to `_changed`.
+        logs: the store of its log, or None.
+        stable, exact: see `NamespaceWorld`.
+        known: the knowledge from other runs of this world.
     """
 
     def __init__(
@@ -128,73 +128,75 @@ class NamespaceJudge:
         self.store = store
         self.logs = logs
         self.model = Model()
-        self.auditor = Auditor(table, LAKE, store)
+        self.auditor = Auditor(table, NAME, store)
         self.calls: list[Call] = []
         self._stable = stable
         self._exact = exact
         self._known = known
         self._passed = 0
-        #: The state of table and store that was audited last, and the tree that was found.
+        #: The last audited state of table and store, and its tree.
         self._audited: tuple[tuple[WatchedTable, int, int], Model] | None = None
-        #: The state of log, table and store whose log was checked last.
+        #: The last state of log, table and store whose log was checked.
         self._logged: object = None
         #: Logged operations, by path and etag.
         self._entries: dict[tuple[str, str], _Logged] = {}
         self._watching = False
         self._tampered = False
         self._running: dict[str, Call] = {}
-        #: Which call a word was made for.
+        #: The call for which an id was made.
         self._owners: dict[str, Call] = {}
-        #: What directories have to which nothing may be added.
+        #: The entries of closed directories, to which no entry may be added.
         self._closed: dict[str, set[str]] = {}
-        #: What is in the tree, by id.
+        #: The ids of all entries of the tree.
         self._ids: set[str] = set()
 
     def _judge_answer(self, call: Call, value: object) -> None:
-        if call.told == "unknown":
+        if call.outcome == "unknown":
             return
-        assert call.told != TransactionCanceled.__name__, f"{call} lets an inner error out"
-        if call.told == "done":
-            done = [each for each in self.calls if each.told == "done" and each.do.once == call.do.once]
+        assert call.outcome != TransactionCanceled.__name__, f"{call} lets an inner error out"
+        if call.outcome == "done":
+            done = [
+                each for each in self.calls if each.outcome == "done" and each.do.once == call.do.once
+            ]
             assert not call.do.once or done == [call], f"{call.do.once} is told done to two"
             if call.do.changes == "one":
                 assert call.changes == 1, f"{call} is told that it was done, and nothing happened"
             answer: Hashable = ("done", value)
         else:
             if call.do.changes != "many":
-                assert not call.changes, f"{call} is told {call.told}, and it was done"
-            if call.told in _TROUBLE:
+                assert not call.changes, f"{call} is told {call.outcome}, and it was done"
+            if call.outcome in _TROUBLE:
                 return
-            answer = call.told
-            if self._tampered and call.told == ObjectChanged.__name__:
+            answer = call.outcome
+            if self._tampered and call.outcome == ObjectChanged.__name__:
                 return
         if self._exact and call.do.changes != "many":
             assert self._fits(call, answer), f"{call} is told {answer}, and it was never so"
 
     def _fits(self, call: Call, answer: Hashable) -> bool:
-        """Tell whether the answer is right at some moment of the call."""
+        """Return whether the result is correct at some moment of the call."""
         return answer in call.possible
 
     def _notice(self, call: Call) -> None:
-        """Remember what a call may be told that sees what is now."""
+        """Record the result of a call that sees the current state."""
         call.possible.add(self._would(call.do))
 
-    def _would(self, do: Do) -> Hashable:
-        """Return what the plain tree answers now."""
+    def _would(self, do: Action) -> Hashable:
+        """Return the current result of the plain tree."""
         try:
             return "done", do.model(self.model.copy())
         except CommitError as error:
             return type(error).__name__
 
-    # what must be so
+    # invariants
 
     def _changed(self, token: str) -> None:
-        """Check everything, after a request that has changed something."""
+        """Check all invariants after a change."""
         if not self._watching:
             return
         try:
             self._check(self._owners.get(token))
-        except CommitError as error:  # which would be taken for the server's answer
+        except CommitError as error:  # the client would take it for the server's error
             raise AssertionError(f"I4: {error}") from error
 
     def _check(self, call: Call | None) -> None:
@@ -204,7 +206,7 @@ class NamespaceJudge:
         found = self._audit()
         if call is None:
             assert found == self.model, f"the tree changed by itself: {self.model} to {found}"
-            return  # what calls may be told is as it was
+            return  # the possible results of calls are unchanged
         if call.do.changes == "many" and (self._stable or not call.do.follows):
             assert call.do.step(self.model, found), f"{call} has made {found} of {self.model}"
         elif self._stable:
@@ -222,9 +224,9 @@ class NamespaceJudge:
             self._notice(running)
 
     def _audit(self) -> Model:
-        """Check what is so without regard to who did what; return the tree.
+        """Check the invariants that do not depend on the action; return the tree.
 
-        Runs of an exploration begin alike. What one has passed through is known to be right.
+        The runs of an exploration share states. A state that passed in one run is not audited again.
         """
         if not self._known.shared:
             self._passed += 1
@@ -252,7 +254,7 @@ class NamespaceJudge:
         return known.found.copy()
 
     def _audit_changes(self) -> Model:
-        """Audit table, store and log as far as they have changed since the last audit."""
+        """Audit table, store and log if they have changed since the last audit."""
         state = self.table, self.table.changes, self.store.changes
         if self._audited is None or self._audited[0] != state or self._tampered:
             tree = self.auditor.audit()
@@ -260,7 +262,7 @@ class NamespaceJudge:
                 self._look(tree)
             self._audited = state, self._found(tree)
         if self.logs is not None:
-            # Content that is stored or removed changes neither the log nor the table.
+            # A change of content affects neither the log nor the table.
             logged = self.logs.changes, self.table, self.table.changes, len(self.table.applied)
             if self._logged != logged:
                 self._check_log()
@@ -268,8 +270,8 @@ class NamespaceJudge:
         return self._audited[1]
 
     def _took_effect(self, call: Call) -> None:
-        late = call.told not in ("", "unknown") and not call.do.tidies
-        assert not late, f"{call} was told {call.told}, and takes effect after that"
+        late = call.outcome not in ("", "unknown") and not call.do.tidies
+        assert not late, f"{call} was told {call.outcome}, and takes effect after that"
         call.changes += 1
         if call.do.changes != "many":
             assert call.changes == 1, f"{call} took effect twice"
@@ -287,9 +289,9 @@ class NamespaceJudge:
         return found
 
     def _look(self, tree: Mapping[str, Entry]) -> None:
-        """Check that nothing was added to what is closed; remember what there is."""
+        """Check that no entry was added to a closed directory; record the current entries."""
         self._ids = {entry.id for entry in tree.values()}
-        gates: set[str] = set()
+        guards: set[str] = set()
         children: dict[str, set[str]] = {}
         known: set[str] = set()
         for item in self.table.scan():
@@ -297,26 +299,26 @@ class NamespaceJudge:
                 known.add(str(item["id"]))
             _, kind, *rest = [*str(item["place"]).split("/"), ""]
             if kind == "g":
-                gates.add(rest[0])
+                guards.add(rest[0])
             elif kind == "e":
                 children.setdefault(rest[0], set()).add(str(item["id"]))
         for id, had in self._closed.items():
             more = children.get(id, set()) - had
-            assert id in gates or not more, f"{sorted(more)} was added to a directory that is closed"
-        self._closed = {id: children.get(id, set()) for id in known - gates - {"trash"}}
+            assert id in guards or not more, f"{sorted(more)} was added to a directory that is closed"
+        self._closed = {id: children.get(id, set()) for id in known - guards - {"trash"}}
 
     def _check_log(self) -> None:
-        """I8: the log knows all versions that there are, and what it has decided is so."""
+        """I8: the log has all versions, and its decisions are correct."""
         versions: set[tuple[str, int]] = set()
         newest: dict[str, int] = {}
         applied = set(self.table.applied)
         for operation, decision, puts in self._logged_operations():
-            word = operation["word"]
-            done = word in applied
+            change_id = operation["word"]
+            done = change_id in applied
             if decision is Decision.COMMITTED:
-                assert done, f"I8: {word} is logged as committed, and was not done"
+                assert done, f"I8: {change_id} is logged as committed, and was not done"
             if decision is Decision.ROLLED_BACK:
-                assert not done, f"I8: {word} is logged as rolled back, and was done"
+                assert not done, f"I8: {change_id} is logged as rolled back, and was done"
             if decision is Decision.ROLLED_BACK:
                 continue
             versions |= puts
@@ -335,7 +337,7 @@ class NamespaceJudge:
         return [(body, decision) for body, decision, _ in self._logged_operations()]
 
     def _logged_operations(self) -> list[_Logged]:
-        """Return what is decided, then what is pending; decode each entry once."""
+        """Return the decided operations, then the pending ones; decode each entry once."""
         assert self.logs is not None
         found: dict[str, dict[str, _Logged]] = {"decided": {}, "pending": {}}
         entries: dict[tuple[str, str], _Logged] = {}

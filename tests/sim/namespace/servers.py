@@ -1,4 +1,4 @@
-"""Servers of a namespace on the simulator that tell of each change."""
+"""The servers of a world of namespaces, which report each change."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from support.namespace import ServiceTable
 
 
 class WatchedTable(ServiceTable):
-    """A table that tells of each change, by the token of its transaction.
+    """A table that reports each change, with the token of its transaction.
 
     Args:
-        watch: is told.
-        tokens: whether a transaction with the same token is done once.
+        watch: called after each change.
+        tokens: whether a transaction with the same token is performed once.
     """
 
     def __init__(self, *, clock: Clock, watch: Callable[[str], object], tokens: bool) -> None:
@@ -29,11 +29,11 @@ class WatchedTable(ServiceTable):
 
     @property
     def changes(self) -> int:
-        """Number of changes of items so far."""
+        """The number of changes of items so far."""
         return self._contents.changes
 
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
-        """Do it, and tell."""
+        """Perform it, and report it."""
         if self._tokens and token in self.applied:
             return
         super(ServiceTable, self).transact(writes, token=token)
@@ -41,7 +41,7 @@ class WatchedTable(ServiceTable):
         self.watch(token or "")
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Callable[[], None]:
-        """Do it, and tell."""
+        """Perform it, and report it."""
         pending = super().begin_put(item, condition=condition)
         try:
             pending()
@@ -51,13 +51,13 @@ class WatchedTable(ServiceTable):
         return pending
 
     def delete(self, key: Key, *, condition: TableCondition | None = None) -> None:
-        """Do it, and tell."""
+        """Perform it, and report it."""
         super().delete(key, condition=condition)
         self.watch("")
 
 
 class WatchedStore(MemoryStore):
-    """A store that tells of each change.
+    """A store that reports each change.
 
     Attributes:
         changes: number of mutations so far.
@@ -71,30 +71,30 @@ class WatchedStore(MemoryStore):
         self.changes = 0
 
     def put(self, path: str, body: Body, **options: Any) -> PutResult:
-        """Do it, and tell."""
+        """Perform it, and report it."""
         result = super().put(path, body, **options)
         self._changed()
         return result
 
     def copy(self, source: str, target: str, **options: Any) -> PutResult:
-        """Do it, and tell."""
+        """Perform it, and report it."""
         result = super().copy(source, target, **options)
         self._changed()
         return result
 
     def publish(self, staged: Staged, **options: Any) -> PutResult:
-        """Do it, and tell."""
+        """Perform it, and report it."""
         result = super().publish(staged, **options)
         self._changed()
         return result
 
     def delete(self, path: str, **options: Any) -> None:
-        """Do it, and tell."""
+        """Perform it, and report it."""
         super().delete(path, **options)
         self._changed()
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
-        """Do it, and tell."""
+        """Perform it, and report it."""
         result = super().delete_many(paths)
         self._changed()
         return result

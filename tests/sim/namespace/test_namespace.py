@@ -1,10 +1,8 @@
-"""Clients of a namespace on the simulator: small worlds explored whole, large ones drawn from seeds.
+"""Namespaces in the simulator: small worlds, explored exhaustively, and large ones from seeds.
 
-In small worlds, every order of requests is tried, with every fault at each of them; what is checked at
-every request that changes something, at every answer and at the end is in `sim.namespace.judge`.
-``python -m pytest tests/sim/namespace/test_namespace.py -s -k states`` prints how large the worlds are.
-With ``-m campaign`` the larger ones are explored. ``python -m commitlog.testing.sim --list`` names the
-large worlds, which it runs from seeds.
+`sim.namespace.judge` has the checks after each change and of each result. ``python -m pytest
+tests/sim/namespace/test_namespace.py -s -k states`` prints the size of each world. With ``-m campaign``
+the larger ones are explored. ``python -m commitlog.testing.sim --list`` lists the large worlds.
 """
 
 from __future__ import annotations
@@ -16,28 +14,27 @@ import pytest
 from attrs import evolve
 
 from commitlog.testing.sim import Fault
-from sim.namespace.case import Case
-from sim.namespace.world import (
-    ANY,
-    ON_THE_WAY,
+from sim.exploration import Case
+from sim.namespace.actions import (
     Program,
-    adopt,
-    attributes,
     bulk_link,
-    collect,
     delete,
-    grow,
+    empty_trash,
+    gc,
+    import_objects,
     link,
-    make,
+    make_directory,
     publish,
     read,
     recover,
     rename,
     replace,
+    reshard,
+    set_attributes,
     stream,
-    sweep,
     write,
 )
+from sim.namespace.world import ANY, ON_THE_WAY, world_of
 from worlds import run_seeds
 
 # -- one operation alone ------------------------------------------------------------------------------
@@ -56,8 +53,8 @@ ALONE: Mapping[str, Program] = {
     "a stream": [stream("d/new", b"2")],
     "files of objects": [link({"d/f": b"2", "e/f": b"3"})],
     "files in one directory": [bulk_link("e", {"1": b"2", "2": b"3"})],
-    "directories": [make("x/y", shards=2)],
-    "a directory that is there": [make("d/s")],
+    "directories": [make_directory("x/y", shards=2)],
+    "a directory that is there": [make_directory("d/s")],
     "a rename of a file": [rename("d/f", "g")],
     "a rename of a file over another": [rename("d/f", "f", overwrite=True)],
     "a rename of a directory": [rename("d", "e/d")],
@@ -68,11 +65,11 @@ ALONE: Mapping[str, Program] = {
     "a deletion of a directory": [delete("e")],
     "a deletion of a directory that is not empty": [delete("d")],
     "a deletion of a directory with all": [delete("d", recursive=True)],
-    "attributes": [attributes("d/f", x="1")],
-    "growth": [grow("d", shards=2)],
-    "an adoption": [adopt("old/", "e", ADOPTED)],
-    "a sweep": [delete("d", recursive=True), sweep()],
-    "a collection": [delete("d/f"), 1.0, collect()],
+    "attributes": [set_attributes("d/f", x="1")],
+    "growth": [reshard("d", shards=2)],
+    "an adoption": [import_objects("old/", "e", ADOPTED)],
+    "a sweep": [delete("d", recursive=True), empty_trash()],
+    "a collection": [delete("d/f"), 1.0, gc()],
 }
 
 
@@ -91,26 +88,26 @@ LOGGED = (
 
 @pytest.mark.parametrize("name", ALONE)
 def test_states_of_an_operation_alone(name: str) -> None:
-    """With any two faults, at whichever of its requests: it was done once, or not at all."""
+    """With any two faults at any of its requests, it happens once or not at all."""
     late = name in ("an adoption", "a sweep", "a collection")
     Case(
         name=f"{name}, {'a fault' if late else 'two faults'}",
-        clients={"A": ALONE[name]},
+        programs={"A": ALONE[name]},
         faults=ANY,
         most=1 if late else 2,
         options={**TREE, "stored": True, "grace": 0.0},
-    ).check()
+    ).check(world_of)
 
 
 @pytest.mark.parametrize("name", LOGGED)
-def test_states_of_an_operation_that_is_logged(name: str) -> None:
-    """With any fault, at whichever of its requests: the log knows, or can find out."""
+def test_states_of_a_logged_operation(name: str) -> None:
+    """With any fault at any of its requests, the log has the outcome, or a recovery finds it."""
     Case(
         name=f"{name}, logged, a fault",
-        clients={"A": ALONE[name]},
+        programs={"A": ALONE[name]},
         faults=ANY,
         options={**TREE, "logged": True, "grace": 0.0},
-    ).check()
+    ).check(world_of)
 
 
 # -- two operations at once ---------------------------------------------------------------------------
@@ -119,7 +116,7 @@ PAIRED: Mapping[str, Program] = {
     "create": [write("d/n", b"2", overwrite=False)],
     "overwrite": [write("d/f", b"3")],
     "link": [link({"e/f": b"5"}, overwrite=False)],
-    "make": [make("d/s/t")],
+    "make": [make_directory("d/s/t")],
     "rename file": [rename("f", "e/f")],
     "rename file over": [rename("d/f", "f", overwrite=True)],
     "rename directory": [rename("d", "e/d")],
@@ -129,14 +126,14 @@ PAIRED: Mapping[str, Program] = {
     "delete file": [delete("d/f")],
     "delete directory": [delete("d/s")],
     "delete with all": [delete("d", recursive=True)],
-    "attributes": [attributes("d/f", x="1")],
-    "grow": [grow("d", shards=2)],
-    "adopt": [adopt("old/", "e", ADOPTED)],
+    "attributes": [set_attributes("d/f", x="1")],
+    "grow": [reshard("d", shards=2)],
+    "adopt": [import_objects("old/", "e", ADOPTED)],
     "read": [read("d/f", slowly=1.0)],
 }
 
-#: These look at two paths, one after the other. So of two of them one may find its old path as it was
-#: before the other was done, its new one as it was after that, and be refused for both.
+#: These look up two paths, one after the other. So one may see its source before another operation, and
+#: its target after it, and fail for a reason that never held for both.
 TWO_PATHS = tuple(name for name in PAIRED if name.startswith("re") and name != "read")
 
 PAIRS = [(first, second) for number, first in enumerate(PAIRED) for second in list(PAIRED)[number:]]
@@ -146,17 +143,17 @@ def _pair(first: str, second: str, **options: Any) -> Case:
     exact = not (first in TWO_PATHS and second in TWO_PATHS)
     return Case(
         name=f"{first} × {second}",
-        clients={"A": PAIRED[first], "B": PAIRED[second]},
+        programs={"A": PAIRED[first], "B": PAIRED[second]},
         options={**TREE, "exact": exact, **options},
     )
 
 
 @pytest.mark.parametrize("first", PAIRED)
 def test_states_of_two_operations(first: str) -> None:
-    """Beside any other one, in any order of their requests: it was one after the other."""
+    """Two operations, in any order of their requests, have the result of some order of the two."""
     for one, other in PAIRS:
         if one == first:
-            _pair(one, other).check()
+            _pair(one, other).check(world_of)
 
 
 # -- larger ones --------------------------------------------------------------------------------------
@@ -167,92 +164,95 @@ _LATE = (Fault.DELAYED, Fault.CRASHED)
 CASES = [
     Case(
         name="two exclusive writes, any fault",
-        clients={"A": [write("f", b"1", overwrite=False)], "B": [write("f", b"2", overwrite=False)]},
+        programs={"A": [write("f", b"1", overwrite=False)], "B": [write("f", b"2", overwrite=False)]},
         faults=ON_THE_WAY,
-        told=("write: done", "write: AlreadyExists", "write: unknown"),
+        expected=("write: done", "write: AlreadyExists", "write: unknown"),
     ),
     Case(
         name="two exclusive writes, on a table without tokens",
-        clients={"A": [write("f", b"1", overwrite=False)], "B": [write("f", b"2", overwrite=False)]},
+        programs={"A": [write("f", b"1", overwrite=False)], "B": [write("f", b"2", overwrite=False)]},
         faults=(Fault.LOST_REQUEST, Fault.LOST_RESPONSE, Fault.REPEATED, Fault.FAILED_AFTER),
-        told=("write: done", "write: AlreadyExists"),
+        expected=("write: done", "write: AlreadyExists"),
         options={"tokens": False},
     ),
     Case(
         name="an exclusive write and a deletion of the same, two losses",
-        clients={"A": [write("f", b"1", overwrite=False)], "B": [delete("f")]},
+        programs={"A": [write("f", b"1", overwrite=False)], "B": [delete("f")]},
         faults=_LOSSES,
         most=2,
     ),
     Case(
         name="a write into a directory that is removed, any fault",
-        clients={"A": [write("d/f", b"1")], "B": [delete("d")]},
+        programs={"A": [write("d/f", b"1")], "B": [delete("d")]},
         faults=ANY,
-        told=("write: NotFound", "delete: DirectoryNotEmpty", "write: unknown", "delete: done"),
+        expected=("write: NotFound", "delete: DirectoryNotEmpty", "write: unknown", "delete: done"),
         options={"made": ("d",)},
     ),
     Case(
         name="a write into a directory that is renamed, paths not stable",
-        clients={"A": [write("d/f", b"1")], "B": [rename("d", "e")]},
+        programs={"A": [write("d/f", b"1")], "B": [rename("d", "e")]},
         faults=_LOSSES,
         options={"made": ("d",), "stable": False},
     ),
     Case(
         name="two renames that would make a cycle, any fault",
-        clients={"A": [rename("a", "b/a")], "B": [rename("b", "a/b")]},
+        programs={"A": [rename("a", "b/a")], "B": [rename("b", "a/b")]},
         faults=ANY,
         options={"made": ("a", "b"), "stable": False},
     ),
     Case(
         name="two overwrites of a file, one by a rename, any fault",
-        clients={"A": [rename("g", "f", overwrite=True)], "B": [write("f", b"2")]},
+        programs={"A": [rename("g", "f", overwrite=True)], "B": [write("f", b"2")]},
         faults=ON_THE_WAY,
         options={"files": {"f": b"0", "g": b"1"}},
     ),
     Case(
         name="an overwrite, a deletion and a collection beside a slow reader",
-        clients={
+        programs={
             "A": [read("f", slowly=8.0)],
-            "B": [write("f", b"2"), 1.0, delete("f"), 5.0, collect(), 6.0, collect()],
+            "B": [write("f", b"2"), 1.0, delete("f"), 5.0, gc(), 6.0, gc()],
         },
-        told=("read: done", "collect: done"),
+        expected=("read: done", "collect: done"),
         options={"files": {"f": b"0"}, "grace": 10.0},
     ),
     Case(
         name="a collection beside an overwrite, a crash",
-        clients={"A": [write("f", b"2"), write("f", b"3")], "B": [collect(), 1.0, collect()]},
+        programs={"A": [write("f", b"2"), write("f", b"3")], "B": [gc(), 1.0, gc()]},
         faults=(Fault.CRASHED,),
         options={"files": {"f": b"0"}, "grace": 0.0},
     ),
     Case(
         name="two collections, a crash or a part",
-        clients={"A": [delete("d/f"), delete("f"), 1.0, collect()], "B": [2.0, collect()]},
+        programs={"A": [delete("d/f"), delete("f"), 1.0, gc()], "B": [2.0, gc()]},
         faults=(Fault.CRASHED, Fault.PARTIAL),
         options={**TREE, "stored": True, "grace": 0.0},
     ),
     Case(
         name="a sweep beside a rename out of the trash",
-        clients={"A": [delete("d", recursive=True), sweep()], "B": [rename("d/f", "g")]},
-        told=("rename: done", "rename: NotFound", "sweep: done"),
+        programs={"A": [delete("d", recursive=True), empty_trash()], "B": [rename("d/f", "g")]},
+        expected=("rename: done", "rename: NotFound", "sweep: done"),
         options={"made": ("d",), "files": {"d/f": b"0"}, "stable": False, "exact": False},
     ),
     Case(
         name="a sweep beside new attributes of what is swept",
-        clients={"A": [delete("d", recursive=True), sweep()], "B": [attributes("d/f", x="1")]},
-        told=("attributes: done", "attributes: NotFound"),
+        programs={
+            "A": [delete("d", recursive=True), empty_trash()],
+            "B": [set_attributes("d/f", x="1")],
+        },
+        expected=("attributes: done", "attributes: NotFound"),
         options={"made": ("d",), "files": {"d/f": b"0"}, "stable": False, "exact": False},
     ),
     Case(
         name="a dead client, its late request, and a recovery",
-        clients={"A": [write("f", b"2")], "R": [20.0, recover(older_than=10.0)]},
+        programs={"A": [write("f", b"2")], "R": [20.0, recover(older_than=10.0)]},
         faults=_LATE,
         most=2,
-        told=("write: done", "recover: done"),
+        expected=("write: done", "recover: done"),
         options={"files": {"f": b"0"}, "logged": True},
     ),
     Case(
         name="two logged writes of the same, a loss",
-        clients={"A": [write("f", b"1")], "B": [write("f", b"2")]},
+        programs={"A": [write("f", b"1")], "B": [write("f", b"2")]},
         faults=(Fault.LOST_RESPONSE,),
         options={"files": {"f": b"0"}, "logged": True},
     ),
@@ -264,23 +264,23 @@ ONE = {"part": b"1", "other": b"2"}
 PUBLISHED = [
     Case(
         name="a job that makes a directory, any fault",
-        clients={"A": [publish("j", ONE)]},
+        programs={"A": [publish("j", ONE)]},
         faults=ANY,
-        told=("publish: done", "publish: Unavailable"),
+        expected=("publish: done", "publish: Unavailable"),
         options={"stable": False},
     ),
     Case(
         name="a job that adds to a directory, any fault",
-        clients={"A": [publish("j", ONE)]},
+        programs={"A": [publish("j", ONE)]},
         faults=ANY,
-        told=("publish: done", "publish: Unavailable"),
+        expected=("publish: done", "publish: Unavailable"),
         options={"stable": False, "made": ("out",), "files": {"out/old": b"0"}},
     ),
     Case(
         name="a job that replaces a directory, any fault",
-        clients={"A": [publish("j", ONE, mode="overwrite")]},
+        programs={"A": [publish("j", ONE, mode="overwrite")]},
         faults=ANY,
-        told=("publish: done", "publish: Unavailable"),
+        expected=("publish: done", "publish: Unavailable"),
         options={"stable": False, "made": ("out",), "files": {"out/old": b"0"}},
     ),
 ]
@@ -288,13 +288,13 @@ PUBLISHED = [
 LARGE = [
     Case(
         name="two attempts at one job",
-        clients={"A": [publish("j", {"1": b"1"})], "B": [publish("j", {"1": b"1"})]},
-        told=("publish: done", "publish: JobAlreadyCommitted"),
+        programs={"A": [publish("j", {"1": b"1"})], "B": [publish("j", {"1": b"1"})]},
+        expected=("publish: done", "publish: JobAlreadyCommitted"),
         options={"stable": False},
     ),
     Case(
         name="a job that replaces a directory, and one that adds to it",
-        clients={
+        programs={
             "A": [publish("j", {"1": b"1"}, mode="overwrite")],
             "B": [publish("k", {"2": b"2"})],
         },
@@ -302,17 +302,17 @@ LARGE = [
     ),
     Case(
         name="growth beside two writes of the same name",
-        clients={
-            "A": [grow("d", shards=2)],
+        programs={
+            "A": [reshard("d", shards=2)],
             "B": [write("d/b", b"1", overwrite=False)],
             "C": [write("d/b", b"2", overwrite=False)],
         },
-        told=("write: done", "write: AlreadyExists", "grow: done"),
+        expected=("write: done", "write: AlreadyExists", "grow: done"),
         options={"made": ("d",)},
     ),
     Case(
         name="two recoveries of a dead client, a crash",
-        clients={
+        programs={
             "A": [rename("d", "e/d")],
             "R": [20.0, recover(older_than=10.0)],
             "S": [20.0, recover(older_than=10.0)],
@@ -322,7 +322,7 @@ LARGE = [
     ),
     Case(
         name="three renames in a ring",
-        clients={"A": [rename("a", "b/a")], "B": [rename("b", "c/b")], "C": [rename("c", "a/c")]},
+        programs={"A": [rename("a", "b/a")], "B": [rename("b", "c/b")], "C": [rename("c", "a/c")]},
         options={"made": ("a", "b", "c"), "stable": False},
     ),
 ]
@@ -330,38 +330,38 @@ LARGE = [
 
 @pytest.mark.parametrize("case", PUBLISHED, ids=str)
 def test_states_of_published_jobs(case: Case) -> None:
-    """All of a job is there, or nothing, after each request, and its driver knows which."""
-    case.check()
+    """After each request, a job is visible completely or not at all, and its driver knows which."""
+    case.check(world_of)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
-    """Whatever happens, it was one operation after the other, or none."""
-    case.check()
+    """The result is that of the operations in some order."""
+    case.check(world_of)
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_states_of_larger_worlds(case: Case) -> None:
-    """The same, with more clients."""
-    case.check()
+    """The same holds with more clients."""
+    case.check(world_of)
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", PAIRED)
 def test_states_of_two_operations_and_a_fault(first: str) -> None:
-    """The same, with any fault at any request of either."""
+    """The same holds with any fault at any request of either."""
     for one, other in PAIRS:
         if one == first:
             case = _pair(one, other)
-            evolve(case, faults=ANY, name=f"{case.name}, any fault").check()
+            evolve(case, faults=ANY, name=f"{case.name}, any fault").check(world_of)
 
 
 # -- drawn from seeds ----------------------------------------------------------------------------------
 
-#: How many seeds of each large world a default run makes.
+#: Number of seeds of each large world in a default run.
 RUNS: Mapping[str, int] = {
     "namespace-stable": 60,
     "namespace-loose": 50,
@@ -372,7 +372,7 @@ RUNS: Mapping[str, int] = {
 
 @pytest.mark.parametrize("world", RUNS)
 def test_some_seeds(world: str) -> None:
-    """Two to four clients, every operation, everything that can go wrong, and the same."""
+    """The same holds for two to four clients with every operation and all faults."""
     report = run_seeds(world, RUNS[world])
     calls = {name.partition(":")[0] for name in report.outcomes}
     wanted = {"write", "rename", "replace", "delete", "make", "attributes", "grow", "stream", "link"}

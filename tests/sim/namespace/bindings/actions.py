@@ -1,4 +1,4 @@
-"""What clients of a namespace do with directories that others write to, too."""
+"""The actions of clients with bound directories."""
 
 from __future__ import annotations
 
@@ -6,85 +6,88 @@ from collections.abc import Collection, Mapping
 
 from attrs import frozen
 
-from sim.namespace.actions import Do, silent
+from sim.namespace.actions import Action, without_result
 from support.namespace import Model
 
 
 @frozen(kw_only=True)
-class Sync(Do):
-    """A synchronisation.
+class Sync(Action):
+    """A synchronization.
 
     Attributes:
-        path: of what.
+        path: the directory.
     """
 
     path: str
 
 
 @frozen(kw_only=True)
-class Prune(Do):
-    """A removal of what is of no use any more.
+class Prune(Action):
+    """A removal of useless tombstones and files.
 
     Attributes:
-        hidden: whether of what still hides something, too.
+        hidden: whether old tombstones that still hide an object are removed too.
     """
 
     hidden: bool
 
 
 def sync(path: str = "") -> Sync:
-    """Take what the store has."""
+    """Record the objects of the store."""
     return Sync(
-        name="sync", lake=silent(lambda lake: lake.bindings.sync(path)), changes="many", path=path
+        name="sync",
+        call=without_result(lambda namespace: namespace.bindings.sync(path)),
+        changes="many",
+        path=path,
     )
 
 
 def prune(path: str = "", *, older_than: float | None = None) -> Prune:
-    """Remove tombstones that hide nothing, or are old, and files whose objects are gone."""
+    """Remove tombstones that hide nothing or are old, and files whose objects are gone."""
     return Prune(
         name="prune",
-        lake=silent(lambda lake: lake.bindings.prune(path, older_than=older_than)),
+        call=without_result(lambda namespace: namespace.bindings.prune(path, older_than=older_than)),
         changes="many",
         hidden=older_than is not None,
     )
 
 
-def bind(prefix: str, into: str, *, max_age: float | None) -> Do:
+def bind(prefix: str, into: str, *, max_age: float | None) -> Action:
     """Bind a directory."""
-    return Do(
+    return Action(
         name="bind",
-        lake=silent(lambda lake: lake.bindings.bind(prefix, into, max_age=max_age)),
+        call=without_result(lambda namespace: namespace.bindings.bind(prefix, into, max_age=max_age)),
         changes="many",
         step=lambda before, after: before.nodes.items() <= after.nodes.items(),
     )
 
 
-def unbind(path: str) -> Do:
-    """Have a directory changed by the namespace alone; it keeps what rows it has."""
-    return Do(
+def unbind(path: str) -> Action:
+    """Unbind a directory. It keeps its rows."""
+    return Action(
         name="unbind",
-        lake=silent(lambda lake: lake.bindings.unbind(path)),
+        call=without_result(lambda namespace: namespace.bindings.unbind(path)),
         changes="many",
         step=lambda before, after: after.nodes.keys() <= before.nodes.keys(),
     )
 
 
-def adopt_any(prefix: str, into: str, contents: Mapping[str, Collection[bytes]]) -> Do:
-    """Adopt what the store has below a prefix, while others change it.
+def import_changing_objects(prefix: str, into: str, contents: Mapping[str, Collection[bytes]]) -> Action:
+    """Import the objects below a prefix while other programs change them.
 
     Args:
-        prefix, into: as of `Namespace.adopt`.
-        contents: what each file may come to have.
+        prefix, into: see `Maintenance.import_objects`.
+        contents: the possible contents of each file.
     """
 
     def step(before: Model, after: Model) -> bool:
         changed = after.nodes.items() - before.nodes.items()
-        fits = all(body is None or body in contents["/".join(names)] for names, body in changed)
-        return fits and before.nodes.keys() <= after.nodes.keys()
+        is_possible = all(body is None or body in contents["/".join(names)] for names, body in changed)
+        return is_possible and before.nodes.keys() <= after.nodes.keys()
 
-    return Do(
+    return Action(
         name="adopt",
-        lake=silent(lambda lake: lake.maintenance.import_objects(prefix, into)),
+        call=without_result(lambda namespace: namespace.maintenance.import_objects(prefix, into)),
         changes="many",
         step=step,
     )

@@ -1,19 +1,18 @@
-"""What must be so of a namespace with bound directories on the simulator, after each request and at each
-answer, beside what `sim.namespace.judge` has.
+"""The judge of a world with bound directories: further invariants after each change and of each result.
 
-What others store changes by their hand alone. What there is to be seen (`sim.namespace.bindings.views`)
-changes
+Objects of other programs are changed only by these programs. The visible tree
+(`sim.namespace.bindings.views`) changes
 
-* with what others do;
-* with the one transaction of an operation, as the plain tree does with that operation; what was covered,
-  or came from others meanwhile, may come to light;
-* with what is taken from the store into the table, only by directories that are empty by now. The rows
-  become what was there at some moment of the call, and a directory that is said to be synchronised since
-  a moment has nothing but what was there since.
+* when another program changes an object;
+* by the one transaction of an action, as the plain tree changes by that action. Entries that were
+  covered, or that other programs have stored meanwhile, may become visible;
+* when a client records objects of the store in the table. Only empty directories may appear. The rows
+  become the state of the store at some moment of the call. A directory that is marked as synchronized
+  since a moment has only entries that existed since.
 
-What was deleted is not seen again, unless others store it anew. Whoever looks finds what was there at
-some moment of the call; as long as a directory is believed, what its rows say. After a synchronisation,
-the rows are as the store is.
+A deleted entry does not become visible again, unless another program stores it again. A lookup returns
+the state at some moment of the call; while the rows of a directory are used, it returns them. After a
+synchronization, the rows agree with the store.
 """
 
 from __future__ import annotations
@@ -24,35 +23,35 @@ from typing import Any
 from commitlog.errors import CommitError
 from commitlog.namespace.model.binding import Binding
 from commitlog.testing.sim import EPOCH, Node, Simulation
-from sim.namespace.actions import Do
+from sim.namespace.actions import Action
 from sim.namespace.bindings.actions import Prune, Sync
-from sim.namespace.bindings.memory import Deleted, Memory
-from sim.namespace.bindings.views import Names, Sight, Stale, View, is_covered
-from sim.namespace.cluster import NamespaceWorld
+from sim.namespace.bindings.call_history import CallHistory, DeletedPaths
+from sim.namespace.bindings.views import Names, Stale, State, View, is_covered
 from sim.namespace.judge import Call
+from sim.namespace.world import NamespaceWorld
 from support.namespace import Model
 
-#: Where others store objects.
-THEIRS = ("raw/", "old/")
+#: Prefixes below which other programs store objects.
+BOUND_PREFIXES = ("raw/", "old/")
 
 
-class BoundJudge(NamespaceWorld):
-    """A world in whose store others work, too. Options are those of `NamespaceWorld`."""
+class BindingJudge(NamespaceWorld):
+    """A world whose store other programs change too. Options are those of `NamespaceWorld`."""
 
     def __init__(self, simulation: Simulation, **options: Any) -> None:
         self._token = ""
-        #: Words of what takes from the store what is there.
-        self._taking: set[str] = set()
-        #: What others are just storing or removing.
-        self._theirs = ""
-        #: How often others have stored anything, and at which of these an object was stored last.
+        #: Ids of transactions that record objects of the store.
+        self._recording_ids: set[str] = set()
+        #: The path of the object that another program is changing.
+        self._changing = ""
+        #: Number of changes by other programs, and the number of the last put of each object.
         self._puts = 0
         self._put_at: dict[str, int] = {}
-        self._deleted = Deleted()
-        self._memories: dict[int, Memory] = {}
+        self._deleted = DeletedPaths()
+        self._histories: dict[int, CallHistory] = {}
         self._ending = False
-        self._sight: Sight
-        self._asked: View
+        self._state: State
+        self._current: View
         super().__init__(simulation, **{"stored": True, **options})
         simulation.add_state(lambda: (self._deleted.state(), self._puts))
         simulation.add_state(self._remembered)
@@ -60,38 +59,38 @@ class BoundJudge(NamespaceWorld):
     def _begin(self, *made: Any) -> None:
         self.auditor.spared = frozenset(("object-missing", "object-changed", "out-of-date"))
         super()._begin(*made)
-        self._look_again()
+        self._observe()
 
     def _client(self, node: Node) -> Any:
-        """Return a client that tells what it takes from the store from what it changes."""
-        lake = super()._client(node)
-        new_id = lake._context.new_id
+        """Return a client whose recordings of objects can be distinguished from its changes."""
+        namespace = super()._client(node)
+        new_id = namespace._context.new_id
 
-        def word() -> str:
+        def new_recording_id() -> str:
             made = new_id()
-            self._taking.add(made)
+            self._recording_ids.add(made)
             return made
 
-        object.__setattr__(lake._context.row_planning, "new_id", word)
-        return lake
+        object.__setattr__(namespace._context.row_planning, "new_id", new_recording_id)
+        return namespace
 
     def _remembered(self) -> Hashable:
-        return tuple(self._memory(call).state() for call in self._running.values())
+        return tuple(self._history_of(call).state() for call in self._running.values())
 
-    # what is to be seen
+    # the visible tree
 
     def _found(self, tree: Mapping[str, object]) -> Model:
         return Model()
 
-    def _look_again(self) -> None:
+    def _observe(self) -> None:
         seen = self._known.more.get(self._passed)
         if seen is None:
-            sight = self._see()
-            seen = self._known.more[self._passed] = (sight, sight.asked)
-        self._sight, self._asked = seen
-        self.model = self._asked.tree
+            state = self._see()
+            seen = self._known.more[self._passed] = (state, state.current)
+        self._state, self._current = seen
+        self.model = self._current.tree
 
-    def _see(self) -> Sight:
+    def _see(self) -> State:
         bodies = self._known.more.setdefault("bodies", {})
         infos = {info.path: info for info in self.store.list()}
         for info in infos.values():
@@ -102,11 +101,11 @@ class BoundJudge(NamespaceWorld):
             if entry.data is not None and entry.data.own:
                 there = infos.get(entry.data.path)
                 assert there is not None and there.etag == entry.data.etag, f"I4: {entry.name} is lost"
-        theirs = {path: info for path, info in infos.items() if path.startswith(THEIRS)}
-        return Sight.of(snapshot, theirs, bodies)
+        bound = {path: info for path, info in infos.items() if path.startswith(BOUND_PREFIXES)}
+        return State.of(snapshot, bound, bodies)
 
     def _believed(self) -> Callable[[Binding], bool]:
-        """Return what tells whether the store is asked, now."""
+        """Return a function that returns whether lookups of a directory read the store now."""
         now = int((EPOCH + self.simulation.now) * 1000)
         return lambda binding: not binding.is_fresh(now)
 
@@ -117,129 +116,131 @@ class BoundJudge(NamespaceWorld):
         super()._changed(token)
 
     def _check(self, call: Call | None) -> None:
-        before, asked = self._sight, self._asked
+        before, previous = self._state, self._current
         self._audit()
-        self._look_again()
-        after = self._sight
+        self._observe()
+        after = self._state
         if after.objects != before.objects:
-            self._others_did(before, after)
+            self._check_other_writes(before, after)
         elif call is None:
-            self._check_nobody(before, asked)
+            self._check_unowned_change(before, previous)
         elif isinstance(call.do, Prune):
             self._took_effect(call)
-            self._check_pruned(before, asked, files=True)
-        elif self._token in self._taking and call.do.name not in ("bind", "unbind"):
-            self._check_taken(call, before, asked)
+            self._check_pruned(before, previous, files=True)
+        elif self._token in self._recording_ids and call.do.name not in ("bind", "unbind"):
+            self._check_taken(call, before, previous)
         else:
-            self._check_done(call, before, asked)
-        self._deleted.check(self._asked)
+            self._check_done(call, before, previous)
+        self._deleted.check(self._current)
         for running in self._running.values():
             self._notice(running)
 
-    def _others_did(self, before: Sight, after: Sight) -> None:
+    def _check_other_writes(self, before: State, after: State) -> None:
         changed = {
             path
             for path in before.objects.keys() | after.objects.keys()
             if before.objects.get(path) != after.objects.get(path)
         }
-        assert changed == {self._theirs}, f"{sorted(changed)} is somebody else's, and was changed"
+        assert changed == {self._changing}, f"{sorted(changed)} is somebody else's, and was changed"
         self._puts += 1
         for path in changed & after.objects.keys():
             self._put_at[path] = self._puts
             self._deleted.stored(path)
 
-    def _check_nobody(self, before: Sight, asked: View) -> None:
-        """What belongs to no call is content that nothing names; what is pruned are tombstones."""
+    def _check_unowned_change(self, before: State, previous: View) -> None:
+        """Check a change of no call: only unreferenced content and pruned tombstones may go."""
         if self._ending or self._pruning():
-            self._check_pruned(before, asked, files=self._ending)
+            self._check_pruned(before, previous, files=self._ending)
             return
-        assert asked.tree == self._asked.tree, f"changed by itself: {asked.tree} to {self._asked.tree}"
+        assert previous.tree == self._current.tree, (
+            f"changed by itself: {previous.tree} to {self._current.tree}"
+        )
 
     def _pruning(self) -> list[Call]:
         return [
-            call for call in self.calls if isinstance(call.do, Prune) and call.told in ("", "unknown")
+            call for call in self.calls if isinstance(call.do, Prune) and call.outcome in ("", "unknown")
         ]
 
-    def _check_pruned(self, before: Sight, asked: View, *, files: bool) -> None:
-        """Check that only useless tombstones went, and, if `files`, files that have lost their objects.
+    def _check_pruned(self, before: State, previous: View, *, files: bool) -> None:
+        """Check that only useless tombstones went, and, if `files`, files whose objects are gone.
 
-        Such a file may have covered an object or a prefix of its name. docs/namespace.md promises that
-        it is visible when the file is gone.
+        Such a file may have covered an object or a prefix with its name. By docs/namespace.md, it is
+        visible when the file is gone.
         """
         pruning = self._pruning()
-        was, now = asked.tree.nodes, self._asked.tree.nodes
+        was, now = previous.tree.nodes, self._current.tree.nodes
         lost = {
             names for names, body in was.items() if isinstance(body, Stale) and now.get(names) != body
         }
         gone = {names for names, body in was.items() - now.items() if names not in lost}
         assert not gone, f"pruning has removed {sorted(gone)}"
         assert files or not lost, f"pruning has removed {sorted(lost)}"
-        puts = min((self._memory(call).puts for call in pruning), default=self._puts)
+        puts = min((self._history_of(call).puts for call in pruning), default=self._puts)
         old = any(isinstance(call.do, Prune) and call.do.hidden for call in pruning)
         for names, _ in now.items() - was.items():
             if is_covered(names, lost):
                 continue
-            assert names in self._asked.alone, f"pruning has made {_path(names)}"
-            assert old or self._is_news(names, puts), f"pruning has brought back {_path(names)}"
-            self._deleted.pruned(self._asked.alone[names])
-        self._deleted.unhidden(before, self._sight, lambda path: old or self._put_at.get(path, 0) > puts)
+            assert names in self._current.alone, f"pruning has made {_path(names)}"
+            assert old or self._is_newer(names, puts), f"pruning has brought back {_path(names)}"
+            self._deleted.pruned(self._current.alone[names])
+        self._deleted.unhidden(before, self._state, lambda path: old or self._put_at.get(path, 0) > puts)
 
-    def _check_taken(self, call: Call, before: Sight, asked: View) -> None:
-        """Nothing changes but how it is kept."""
-        new = dict(self._asked.tree.nodes.items() - asked.tree.nodes.items())
-        lost = dict(asked.tree.nodes.items() - self._asked.tree.nodes.items())
+    def _check_taken(self, call: Call, before: State, previous: View) -> None:
+        """Check a recording of objects: the visible tree does not change."""
+        new = dict(self._current.tree.nodes.items() - previous.tree.nodes.items())
+        lost = dict(previous.tree.nodes.items() - self._current.tree.nodes.items())
         assert not lost, f"{call} has taken from the store, and there is no {lost} any more"
-        over = call.told != ""
-        memory = self._memory(call)
+        over = call.outcome != ""
+        history = self._history_of(call)
         for names, body in new.items():
-            empty = body is None and (over or None in memory.ever(names))
+            empty = body is None and (over or None in history.ever(names))
             assert empty, f"{call} has taken {_path(names)} from the store, which is not to be seen"
         if over:
             return
-        old, rows = before.rowed.tree.nodes, self._sight.rowed.tree.nodes
+        old, rows = before.recorded.tree.nodes, self._state.recorded.tree.nodes
         for names in old.keys() | rows.keys():
             there = rows.get(names, "nothing")
             if old.get(names, "nothing") != there:
-                was = memory.ever(names)
+                was = history.ever(names)
                 assert there in was, f"{call} has taken {_path(names)} as {there!r}, and it was {was}"
-        self._check_marks(call, before, memory)
+        self._check_marks(call, before, history)
 
-    def _check_marks(self, call: Call, before: Sight, memory: Memory) -> None:
-        """A directory that was marked as synchronised has what was there since."""
-        rowed = self._sight.rowed
-        was = before.rowed
-        for names, (_, binding) in rowed.places.items():
+    def _check_marks(self, call: Call, before: State, history: CallHistory) -> None:
+        """Check a directory that was marked as synchronized: it has the entries since that moment."""
+        recorded = self._state.recorded
+        was = before.recorded
+        for names, (_, binding) in recorded.places.items():
             _, earlier = was.places.get(names, ("", None))
             if binding is None or binding.synced is None or binding == earlier:
                 continue
-            since = [each for each in memory.moments if _ms(each.at) >= binding.synced]
-            first = len(memory.moments) - len(since)
-            since = memory.moments[max(0, first - 1) :]
+            since = [each for each in history.moments if _milliseconds(each.at) >= binding.synced]
+            first = len(history.moments) - len(since)
+            since = history.moments[max(0, first - 1) :]
             known = {
-                each for moment in since for each in moment.asked.tree.nodes
-            } | rowed.tree.nodes.keys()
+                each for moment in since for each in moment.current.tree.nodes
+            } | recorded.tree.nodes.keys()
             for child in known:
                 if child[:-1] != names or not child:
                     continue
-                there = rowed.tree.nodes.get(child, "nothing")
-                ever = {moment.asked.tree.nodes.get(child, "nothing") for moment in since}
+                there = recorded.tree.nodes.get(child, "nothing")
+                ever = {moment.current.tree.nodes.get(child, "nothing") for moment in since}
                 assert there in ever, (
                     f"{call} says that {_path(names)} is synchronised, and {_path(child)} was not so"
                 )
 
-    def _check_done(self, call: Call, before: Sight, asked: View) -> None:
-        """What an operation does is what it does to the plain tree."""
+    def _check_done(self, call: Call, before: State, previous: View) -> None:
+        """Check a change of an action: it has the same effect on the plain tree."""
         self._took_effect(call)
         if call.do.changes == "many":
-            done = call.do.step(asked.tree, self._asked.tree)
-            assert done, f"{call} has made {self._asked.tree} of {asked.tree}"
-            self._deleted.found(self._sight)
+            done = call.do.step(previous.tree, self._current.tree)
+            assert done, f"{call} has made {self._current.tree} of {previous.tree}"
+            self._deleted.found(self._state)
             return
-        puts = self._memory(call).puts
+        puts = self._history_of(call).puts
         unseen = {path for path, at in self._put_at.items() if at > puts}
         asks = self._believed()
-        # A file whose object others have just removed may have been found before that. Or it was not, as
-        # "without the object there is no such file": then a directory is empty that has only such files.
+        # The action may have seen a file before another program removed its object, or after. In the
+        # second case, a directory with only such files is empty.
         for keeps in (True, False):
             planned = View.of(before, asks, keeps=keeps, unseen=unseen).tree
             expected = planned.copy()
@@ -250,7 +251,7 @@ class BoundJudge(NamespaceWorld):
                 refused = f"{call} took effect where there is {error!r}, in {planned}"
         else:
             raise AssertionError(refused)
-        view = View.of(self._sight, asks, keeps=keeps)
+        view = View.of(self._state, asks, keeps=keeps)
         found = view.tree.nodes
         touched = planned.nodes.items() ^ expected.nodes.items()
         for names in found.keys() | expected.nodes.keys():
@@ -258,32 +259,32 @@ class BoundJudge(NamespaceWorld):
                 continue
             alone = any(names[:length] in view.alone for length in range(1, len(names) + 1))
             covered = any(names[: len(each)] == each for each, _ in touched)
-            news = alone and (covered or self._is_news(names, puts))
-            assert news, f"{call} has made {view.tree}, instead of {expected}"
-        self._deleted.changed(before, self._sight)
+            appeared = alone and (covered or self._is_newer(names, puts))
+            assert appeared, f"{call} has made {view.tree}, instead of {expected}"
+        self._deleted.changed(before, self._state)
 
-    def _is_news(self, names: Names, puts: int) -> bool:
-        """Tell whether others have stored what is seen, or is below, since they had so often."""
-        inner = [each for each in self._asked.tree.nodes if each[: len(names)] == names]
+    def _is_newer(self, names: Names, puts: int) -> bool:
+        """Return whether another program has stored an entry, or one below it, since change `puts`."""
+        inner = [each for each in self._current.tree.nodes if each[: len(names)] == names]
         return any(self._put_at.get(self._path_of(each), 0) > puts for each in inner)
 
     def _path_of(self, names: Names) -> str:
-        _, binding = self._asked.places.get(names[:-1], ("", None))
+        _, binding = self._current.places.get(names[:-1], ("", None))
         return "" if binding is None else binding.path_of(names[-1])
 
     # at each answer
 
     def _notice(self, call: Call) -> None:
-        self._memory(call).add(self.simulation.now, self._asked)
-        believed = View.of(self._sight, self._believed())
-        call.possible.add(self._told(call.do, believed.tree))
+        self._history_of(call).add(self.simulation.now, self._current)
+        believed = View.of(self._state, self._believed())
+        call.possible.add(self._expected_outcome(call.do, believed.tree))
         if believed.has_asked:
-            call.possible.add(self._told(call.do, self._asked.tree))
+            call.possible.add(self._expected_outcome(call.do, self._current.tree))
 
-    def _memory(self, call: Call) -> Memory:
-        return self._memories.setdefault(id(call), Memory(puts=self._puts))
+    def _history_of(self, call: Call) -> CallHistory:
+        return self._histories.setdefault(id(call), CallHistory(puts=self._puts))
 
-    def _told(self, do: Do, tree: Model) -> Hashable:
+    def _expected_outcome(self, do: Action, tree: Model) -> Hashable:
         try:
             answer = do.model(tree.copy())
         except CommitError as error:
@@ -293,15 +294,15 @@ class BoundJudge(NamespaceWorld):
         return "done", answer
 
     def _judge_answer(self, call: Call, value: object) -> None:
-        if call.told != "unknown":
+        if call.outcome != "unknown":
             self._notice(call)
         super()._judge_answer(call, value)
-        if call.told == "done" and isinstance(call.do, Sync):
+        if call.outcome == "done" and isinstance(call.do, Sync):
             self._check_synced(call, call.do.path)
 
     def _fits(self, call: Call, answer: Hashable) -> bool:
         if answer == "ObjectChanged" and len(call.possible) > 1:
-            return True  # it was another when it was opened
+            return True  # the object was another one when the file was opened
         if call.do.name != "list" or isinstance(answer, str):
             return answer in call.possible
         lists = [set[str](each[1]) for each in call.possible if isinstance(each, tuple)]
@@ -310,19 +311,19 @@ class BoundJudge(NamespaceWorld):
         return bool(lists) and set.intersection(*lists) <= found <= set.union(*lists)
 
     def _check_synced(self, call: Call, path: str) -> None:
-        """The rows have what was there all the time, and nothing that never was.
+        """Check that the rows have all entries that existed all the time, and none that never did.
 
-        By docs/namespace.md, a directory may be missed that was moved into another one meanwhile.
+        By docs/namespace.md, a synchronization may miss a directory that was moved meanwhile.
         """
-        memory = self._memory(call)
+        history = self._history_of(call)
         below = tuple(path.split("/")) if path else ()
-        rowed = self._sight.rowed
-        for names in rowed.tree.nodes.keys() | self._asked.tree.nodes.keys():
+        recorded = self._state.recorded
+        for names in recorded.tree.nodes.keys() | self._current.tree.nodes.keys():
             if names[: len(below)] != below:
                 continue
-            ever = memory.ever(names)
-            there = rowed.tree.nodes.get(names, "nothing")
-            assert len(ever) > 1 or there in ever or memory.was_moved(self._asked, names), (
+            ever = history.ever(names)
+            there = recorded.tree.nodes.get(names, "nothing")
+            assert len(ever) > 1 or there in ever or history.was_moved(self._current, names), (
                 f"{call} is done, and {_path(names)} is {there!r}, not {ever}"
             )
 
@@ -331,5 +332,5 @@ def _path(names: Names) -> str:
     return "/".join(names)
 
 
-def _ms(seconds: float) -> int:
+def _milliseconds(seconds: float) -> int:
     return int((EPOCH + seconds) * 1000)

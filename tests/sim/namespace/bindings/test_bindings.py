@@ -1,10 +1,9 @@
-"""Bound directories on the simulator: clients of a namespace beside others who store and remove objects.
+"""Bound directories in the simulator: small worlds, explored exhaustively, and large ones from seeds.
 
-In small worlds, every order of requests is tried, with faults at each of them; what is checked at every
-request that changes something, at every answer and at the end is in `sim.namespace.bindings.judge`.
-``python -m pytest tests/sim/namespace/bindings/test_bindings.py -s -k states`` prints how large the
-worlds are. With ``-m campaign`` all pairs are explored. ``python -m commitlog.testing.sim --list`` names
-the large worlds, which it runs from seeds.
+`sim.namespace.bindings.judge` has the checks. ``python -m pytest
+tests/sim/namespace/bindings/test_bindings.py -s -k states`` prints the size of each world. With
+``-m campaign`` all pairs are explored. ``python -m commitlog.testing.sim --list`` lists the large
+worlds.
 """
 
 from __future__ import annotations
@@ -17,61 +16,61 @@ import pytest
 
 from commitlog.namespace import Namespace
 from commitlog.testing.sim import Fault
-from sim.namespace.bindings.actions import adopt_any, bind, prune, sync, unbind
-from sim.namespace.bindings.world import BoundWorld
-from sim.namespace.case import Case
-from sim.namespace.world import (
-    ANY,
-    Do,
+from sim.exploration import Case
+from sim.namespace.actions import (
+    Action,
     Program,
-    adopt,
-    collect,
     delete,
+    empty_trash,
+    gc,
+    import_objects,
     list_,
-    make,
+    make_directory,
     read,
     rename,
-    sweep,
     write,
 )
+from sim.namespace.bindings.actions import bind, import_changing_objects, prune, sync, unbind
+from sim.namespace.bindings.world import BindingWorld
+from sim.namespace.world import ANY, world_of
 from worlds import run_seeds
 
 
-def begin(max_age: float | None, lake: Namespace, *, kept: bool = True) -> None:
-    """Bind a directory that has a file, a directory with one, and hides one of either.
+def begin(max_age: float | None, namespace: Namespace, *, kept: bool = True) -> None:
+    """Bind a directory with a file, a directory with a file, and a deleted one of each.
 
     Args:
-        max_age: of the directory.
-        lake: where.
-        kept: whether the table has all that by now.
+        max_age: `max_age` of the directory.
+        namespace: the namespace.
+        kept: whether the table has rows for these entries.
     """
     for path in ("raw/a", "raw/d/x", "raw/t", "raw/u/x"):
-        lake.store.put(path, path.encode())
-    lake.bindings.bind("raw/", "in", max_age=max_age)
+        namespace.store.put(path, path.encode())
+    namespace.bindings.bind("raw/", "in", max_age=max_age)
     if kept:
-        lake.bindings.sync()
-    lake.delete("in/t")
-    lake.delete("in/u", recursive=True)
-    lake.store.delete("raw/t")
+        namespace.bindings.sync()
+    namespace.delete("in/t")
+    namespace.delete("in/u", recursive=True)
+    namespace.store.delete("raw/t")
 
 
-def lose_below(lake: Namespace) -> None:
-    """The same, believed, and others have removed the object of the file in a directory below."""
-    begin(None, lake)
-    lake.store.delete("raw/d/x")
+def lose_below(namespace: Namespace) -> None:
+    """Bind the same directory without a maximum age, and remove the object of a file below it."""
+    begin(None, namespace)
+    namespace.store.delete("raw/d/x")
 
 
-#: How the directory is at the beginning. With ``max_age=5`` it is asked about after six seconds.
+#: The initial states of the directory. With ``max_age=5``, lookups read the store after six seconds.
 AGES: Mapping[str, Callable[[Namespace], None]] = {
     "asked": partial(begin, 0.0, kept=False),
     "believed": partial(begin, None),
     "young": partial(begin, 5.0),
 }
 
-#: What worlds of bound directories have in common, unless they say otherwise.
-BOUND: Mapping[str, Any] = {"make": BoundWorld, "prepare": AGES["believed"], "stable": False}
+#: Common options of the worlds.
+BOUND: Mapping[str, Any] = {"kind": BindingWorld, "prepare": AGES["believed"], "stable": False}
 
-DOES: Mapping[str, Do] = {
+DOES: Mapping[str, Action] = {
     "list": list_("in"),
     "read": read("in/a"),
     "sync": sync(),
@@ -79,7 +78,7 @@ DOES: Mapping[str, Do] = {
     "prune old": prune(older_than=0.0),
     "write": write("in/d/x", b"own"),
     "create": write("in/n", b"own", overwrite=False),
-    "make": make("in/d/k"),
+    "make": make_directory("in/d/k"),
     "delete": delete("in/a"),
     "delete all": delete("in/d", recursive=True),
     "rename": rename("in/a", "in/b"),
@@ -90,7 +89,7 @@ DOES: Mapping[str, Do] = {
     "unbind": unbind("in"),
 }
 
-#: What others do meanwhile: store anew, where something was deleted, too; and remove.
+#: Changes of other programs: puts, also of deleted objects, and a removal.
 OTHERS = (
     ("raw/a", b"new a"),
     ("raw/n", b"new n"),
@@ -103,42 +102,42 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("name", DOES)
-def test_states_of_an_operation_that_is_broken_off(name: str) -> None:
-    """It dies before any of its requests, or that or its answer is lost: nothing comes back, or goes."""
+def test_states_of_an_interrupted_operation(name: str) -> None:
+    """After a crash, or a lost request or answer, no entry reappears or vanishes."""
     Case(
         name=f"{name}, a crash or a loss",
-        clients={"A": [DOES[name]]},
+        programs={"A": [DOES[name]]},
         faults=(Fault.CRASHED, Fault.LOST_REQUEST, Fault.LOST_RESPONSE),
         options={"prepare": AGES["asked"], "grace": 0.0},
-    ).check(**BOUND)
+    ).check(world_of, **BOUND)
 
 
 @pytest.mark.parametrize("age", AGES)
 @pytest.mark.parametrize("name", DOES)
 @pytest.mark.campaign
 def test_states_of_an_operation_with_faults(name: str, age: str) -> None:
-    """With any two faults, at whichever of its requests, to the table and the store."""
+    """The same holds with any two faults at any requests to the table and the store."""
     Case(
         name=f"{name}, {age}, two faults",
-        clients={"A": [DOES[name]]},
+        programs={"A": [DOES[name]]},
         faults=ANY,
         most=2,
         options={"prepare": AGES[age], "grace": 0.0},
-    ).check(**BOUND)
+    ).check(world_of, **BOUND)
 
 
 @pytest.mark.parametrize("age", AGES)
 @pytest.mark.parametrize("name", [name for name in DOES if name not in ("bind", "unbind")])
 @pytest.mark.campaign
-def test_states_of_an_operation_beside_others(name: str, age: str) -> None:
-    """Others store and remove objects between any two of its requests, and anything goes wrong."""
+def test_states_of_an_operation_and_other_programs(name: str, age: str) -> None:
+    """The same holds with any fault, while other programs change objects between its requests."""
     program: Program = [6.0, DOES[name]] if age == "young" else [DOES[name]]
     Case(
         name=f"{name}, {age}, beside others, a fault",
-        clients={"A": program},
+        programs={"A": program},
         faults=ANY,
         options={"prepare": AGES[age], "others": OTHERS},
-    ).check(**BOUND)
+    ).check(world_of, **BOUND)
 
 
 # -- several -------------------------------------------------------------------------------------------
@@ -146,8 +145,8 @@ def test_states_of_an_operation_beside_others(name: str, age: str) -> None:
 PAIRED = [name for name in DOES if name not in ("bind", "unbind")]
 
 
-def _second(name: str) -> Do:
-    """Return the same with another content."""
+def _second(name: str) -> Action:
+    """Return the same action with another content."""
     again = {
         "write": write("in/d/x", b"other"),
         "create": write("in/n", b"other", overwrite=False),
@@ -160,20 +159,20 @@ def _second(name: str) -> Do:
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 def test_states_of_two_operations(first: str, age: str) -> None:
-    """Beside any other one, in any order of their requests: it was one after the other."""
+    """Two operations, in any order of their requests, have the result of some order of the two."""
     for other in PAIRED[PAIRED.index(first) :]:
         two_paths = first.startswith("rename") and other.startswith("rename")
         Case(
             name=f"{first} × {other}, {age}",
-            clients={"A": [DOES[first]], "B": [_second(other)]},
+            programs={"A": [DOES[first]], "B": [_second(other)]},
             options={"prepare": AGES[age], "exact": not two_paths, "stable": True},
-        ).check(**BOUND)
+        ).check(world_of, **BOUND)
 
 
-def put_old(lake: Namespace) -> None:
-    """Have objects to adopt."""
-    lake.store.put("old/1", b"one")
-    lake.store.put("old/2", b"2")
+def put_old(namespace: Namespace) -> None:
+    """Put objects to import."""
+    namespace.store.put("old/1", b"one")
+    namespace.store.put("old/2", b"2")
 
 
 ADOPTED = {"k/1": (b"one", b"two"), "k/2": (b"2",)}
@@ -181,60 +180,65 @@ ADOPTED = {"k/1": (b"one", b"two"), "k/2": (b"2",)}
 CASES = [
     Case(
         name="others store and remove while somebody looks",
-        clients={"A": [list_("in"), read("in/n")]},
-        told=("list: done", "read: NotFound", "read: done"),
+        programs={"A": [list_("in"), read("in/n")]},
+        expected=("list: done", "read: NotFound", "read: done"),
         options={"prepare": AGES["asked"], "others": OTHERS},
     ),
     Case(
         name="others store and remove while somebody synchronises",
-        clients={"A": [sync("in"), list_("in")]},
-        told=("list: done", "sync: done"),
+        programs={"A": [sync("in"), list_("in")]},
+        expected=("list: done", "sync: done"),
         options={"others": OTHERS},
     ),
     Case(
         name="a look beside an overwrite",
-        clients={"A": [list_("in")], "B": [write("in/a", b"own")]},
+        programs={"A": [list_("in")], "B": [write("in/a", b"own")]},
         options={"prepare": AGES["asked"]},
     ),
     Case(
         name="a synchronisation beside a deletion",
-        clients={"A": [sync()], "B": [delete("in/a")]},
+        programs={"A": [sync()], "B": [delete("in/a")]},
         options={"prepare": AGES["asked"]},
     ),
     Case(
         name="an exclusive write beside others who store under the name",
-        clients={"A": [write("in/n", b"own", overwrite=False)]},
+        programs={"A": [write("in/n", b"own", overwrite=False)]},
         faults=(Fault.LOST_REQUEST, Fault.LOST_RESPONSE, Fault.DELAYED),
-        told=("write: done", "write: AlreadyExists"),
+        expected=("write: done", "write: AlreadyExists"),
         options={"prepare": AGES["asked"], "others": [("raw/n", b"1")]},
     ),
     Case(
         name="a collection after files that are objects were overwritten and deleted",
-        clients={
+        programs={
             "A": [
                 write("in/a", b"own"),
                 delete("in/d", recursive=True),
                 delete("in/a"),
-                sweep(),
+                empty_trash(),
                 1.0,
-                collect(),
+                gc(),
             ]
         },
-        told=("collect: done", "sweep: done"),
+        expected=("collect: done", "sweep: done"),
         options={"grace": 0.0, "others": [("raw/a", b"new a")]},
     ),
     Case(
         name="a synchronisation and a deletion that are logged, a crash",
-        clients={"A": [sync("in"), delete("in/a")]},
+        programs={"A": [sync("in"), delete("in/a")]},
         faults=(Fault.CRASHED,),
-        told=("sync: done", "delete: done"),
+        expected=("sync: done", "delete: done"),
         options={"prepare": AGES["asked"], "logged": True},
     ),
     Case(
         name="an adoption while others overwrite",
-        clients={"A": [adopt_any("old/", "k", ADOPTED), adopt_any("old/", "k", ADOPTED)]},
+        programs={
+            "A": [
+                import_changing_objects("old/", "k", ADOPTED),
+                import_changing_objects("old/", "k", ADOPTED),
+            ]
+        },
         faults=(Fault.CRASHED, Fault.LOST_RESPONSE),
-        told=("adopt: done",),
+        expected=("adopt: done",),
         options={
             "prepare": put_old,
             "others": [("old/1", b"two"), ("old/2", None)],
@@ -242,23 +246,23 @@ CASES = [
     ),
     Case(
         name="a synchronisation beside a rename of a directory that has lost a file",
-        clients={"A": [sync("in")], "B": [rename("in/d", "in/e")]},
-        told=("sync: done", "rename: done"),
+        programs={"A": [sync("in")], "B": [rename("in/d", "in/e")]},
+        expected=("sync: done", "rename: done"),
         options={"prepare": lose_below},
     ),
     *(
         Case(
             name=f"what a file has covered, once that is pruned since its object is gone, {age}",
-            clients={"A": [rename("in/d/x", "in/a", overwrite=True), prune(), sync()]},
-            told=("prune: done", "rename: done", "sync: done"),
+            programs={"A": [rename("in/d/x", "in/a", overwrite=True), prune(), sync()]},
+            expected=("prune: done", "rename: done", "sync: done"),
             options={"prepare": AGES[age], "others": [("raw/d/x", None), ("raw/a", b"new a")]},
         )
         for age in AGES
     ),
     Case(
         name="an adoption brings back what was deleted",
-        clients={"A": [adopt("raw/u/", "in/u", {"in/u": None, "in/u/x": b"raw/u/x"})]},
-        told=("adopt: done",),
+        programs={"A": [import_objects("raw/u/", "in/u", {"in/u": None, "in/u/x": b"raw/u/x"})]},
+        expected=("adopt: done",),
     ),
 ]
 
@@ -266,18 +270,18 @@ CASES = [
 LARGE = [
     Case(
         name="a synchronisation beside a rename of a directory, others store in it",
-        clients={"A": [sync("in")], "B": [rename("in/d", "d")]},
-        told=("sync: done", "rename: done"),
+        programs={"A": [sync("in")], "B": [rename("in/d", "d")]},
+        expected=("sync: done", "rename: done"),
         options={"others": [("raw/d/y", b"new y")], "stable": True},
     ),
     Case(
         name="two listings of a directory that is asked about after an age",
-        clients={"A": [6.0, list_("in"), list_("in")], "B": [6.0, list_("in")]},
+        programs={"A": [6.0, list_("in"), list_("in")], "B": [6.0, list_("in")]},
         options={"prepare": AGES["young"], "others": [("raw/n", b"1"), 6.0, ("raw/n", b"2")]},
     ),
     Case(
         name="pruning beside a deletion",
-        clients={"A": [prune("in")], "B": [delete("in/a")]},
+        programs={"A": [prune("in")], "B": [delete("in/a")]},
         options={"others": [("raw/t", b"new t")]},
     ),
 ]
@@ -285,16 +289,16 @@ LARGE = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
-    """Whatever happens, and whatever others do, it was one thing after the other."""
-    case.check(**BOUND)
+    """The result is that of the actions and the changes of other programs in some order."""
+    case.check(world_of, **BOUND)
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_states_of_larger_worlds(case: Case) -> None:
-    """The same, with more to do."""
-    case.check(**BOUND)
+    """The same holds in larger worlds."""
+    case.check(world_of, **BOUND)
 
 
 # -- drawn from seeds ----------------------------------------------------------------------------------
@@ -302,7 +306,7 @@ def test_states_of_larger_worlds(case: Case) -> None:
 
 @pytest.mark.parametrize("kind", ["asked", "young", "believed"])
 def test_some_seeds(kind: str) -> None:
-    """Two to three clients, others, every operation, everything that can go wrong, and the same."""
+    """The same holds for one to three clients and other programs, with all faults."""
     report = run_seeds(f"binding-{kind}", 4)
     calls = {name.partition(":")[0] for name in report.outcomes}
     assert calls >= {"write", "rename", "delete", "list"}

@@ -1,7 +1,7 @@
-"""What is to be seen of a namespace with bound directories, from its records and the store alone.
+"""The visible tree of a namespace with bound directories, computed from its records and the store.
 
-This is docs/namespace.md over again, as plainly as can be, to hold the library against it: for each name
-what the rows say, what the store has, and what tombstones hide.
+This is a simple second implementation of docs/namespace.md, to compare with the library: for each name,
+what the rows have, what the store has, and what tombstones hide.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from support.namespace import Model
 
 Names: TypeAlias = tuple[str, ...]
 
-#: A directory's id, and a name in it; that of a directory ends in a slash.
-Spot: TypeAlias = tuple[str, str]
+#: The id of a directory, and a name in it. The name of a directory ends with a slash.
+Position: TypeAlias = tuple[str, str]
 
 
 class Stale(bytes):
-    """Content that a file is to have, and that nobody can read: its object is another, or gone."""
+    """The content of a file that cannot be read, because its object is gone or replaced."""
 
 
 def is_covered(names: Names, files: Collection[Names]) -> bool:
-    """Tell whether one of these files has this name, or that of a directory above it."""
+    """Return whether one of these files has this name, or that of a directory above it."""
     return any(names[:length] in files for length in range(1, len(names) + 1))
 
 
 @frozen
-class Sight:
-    """The records of a namespace and what its store has, at one moment.
+class State:
+    """The records of a namespace and the objects of its store at one moment.
 
     Attributes:
-        rows: what each directory has, by its id.
-        tombstones: those of each, by its id and their names.
-        objects: what others have stored, by path.
-        bodies: what any object is, or was, by its path and etag.
+        rows: the entries of each directory, by the directory's id.
+        tombstones: the tombstones of each directory, by its id and their names.
+        objects: the objects of other programs, by path.
+        bodies: the content of all current and former objects, by path and etag.
     """
 
     rows: Mapping[str, Mapping[str, Entry]]
@@ -56,8 +56,8 @@ class Sight:
         snapshot: Snapshot,
         objects: Mapping[str, ObjectInfo],
         bodies: Mapping[tuple[str, str], bytes],
-    ) -> Sight:
-        """Return what a scan has found, beside what the store has."""
+    ) -> State:
+        """Return the state from a scan of the table and the objects of the store."""
         rows: dict[str, dict[str, Entry]] = {}
         tombstones: dict[str, dict[str, Tombstone]] = {}
         for entry in snapshot.entries.values():
@@ -67,17 +67,17 @@ class Sight:
         return cls(rows, tombstones, objects, bodies)
 
     @cached_property
-    def rowed(self) -> View:
-        """What the rows say."""
+    def recorded(self) -> View:
+        """The tree of the rows."""
         return View.of(self, lambda binding: False)
 
     @cached_property
-    def asked(self) -> View:
-        """What is so, if every look asks the store."""
+    def current(self) -> View:
+        """The tree if every lookup reads the store."""
         return View.of(self, lambda binding: True)
 
     def body(self, entry: Entry) -> bytes:
-        """Return the content that a file is to have."""
+        """Return the content of a file."""
         assert entry.data is not None
         body = self.bodies.get((entry.data.path, entry.data.etag), b"gone before anybody looked")
         now = self.objects.get(entry.data.path)
@@ -91,44 +91,44 @@ def _directory(place: str) -> str:
 
 @define
 class View:
-    """What is to be seen.
+    """A visible tree.
 
     Attributes:
-        sight: of what.
-        asks: whether the store is asked about a directory that is bound so; else rows are believed.
-        keeps: whether a file at home is as its row says, though its object is gone or another.
-        unseen: objects that are passed over where no row has them.
-        tree: all there is.
-        places: id and binding of each directory; the id is "" of one that no row is.
-        alone: what no row has, by its path: where it is seen.
-        has_asked: whether there is a directory about which the store is asked.
+        state: the records and objects.
+        asks: whether lookups of a directory with such a binding read the store; else they use its rows.
+        keeps: whether the row of a bound file counts, even if its object is gone or replaced.
+        unseen: objects that are ignored if no row has them.
+        tree: the tree.
+        places: id and binding of each directory; the id is empty if the directory has no row.
+        alone: the position of each entry that has no row, by its path.
+        has_asked: whether lookups of some directory read the store.
     """
 
-    sight: Sight
+    state: State
     asks: Callable[[Binding], bool]
     keeps: bool = False
     unseen: Collection[str] = ()
     tree: Model = field(factory=Model)
     places: dict[Names, tuple[str, Binding | None]] = field(factory=dict)
-    alone: dict[Names, Spot] = field(factory=dict)
+    alone: dict[Names, Position] = field(factory=dict)
     has_asked: bool = False
 
     @classmethod
     def of(
         cls,
-        sight: Sight,
+        state: State,
         asks: Callable[[Binding], bool],
         *,
         keeps: bool = False,
         unseen: Collection[str] = (),
     ) -> View:
-        """Look at it all."""
-        view = cls(sight, asks, keeps, unseen)
+        """Compute the tree."""
+        view = cls(state, asks, keeps, unseen)
         view._add_directory((), ROOT, None)
         return view
 
     def parents(self) -> dict[str, str]:
-        """Return for the id of each directory that a row is the id of the one that has it."""
+        """Return the id of the parent of each directory that has a row, by its id."""
         above = {names: id for names, (id, _) in self.places.items()}
         return {id: above[names[:-1]] for names, id in above.items() if id and names}
 
@@ -136,16 +136,16 @@ class View:
         self.tree.nodes[names] = None
         self.places[names] = (id, binding)
         asking = binding is not None and self.asks(binding)
-        for name, row in self.sight.rows.get(id, {}).items():
+        for name, row in self.state.rows.get(id, {}).items():
             if row.is_directory:
                 self._add_directory((*names, name), row.id, row.binding)
                 continue
             assert row.data is not None
             home = binding is not None and row.data.path == binding.path_of(name) and not row.data.own
-            body: bytes | None = self.sight.body(row)
+            body: bytes | None = self.state.body(row)
             if home and asking and not self.keeps:
-                info = self.sight.objects.get(row.data.path)
-                body = None if info is None else self.sight.bodies[info.path, info.etag]
+                info = self.state.objects.get(row.data.path)
+                body = None if info is None else self.state.bodies[info.path, info.etag]
             if body is not None:
                 self.tree.nodes[(*names, name)] = body
         if asking:
@@ -154,18 +154,18 @@ class View:
             self._add_others(names, id, binding)
 
     def _add_others(self, names: Names, id: str, binding: Binding) -> None:
-        """See what no row has. Of an object and a prefix of the same name, the object counts."""
-        tombstones = self.sight.tombstones.get(id, {})
+        """Add entries without a row. Of an object and a prefix of the same name, the object counts."""
+        tombstones = self.state.tombstones.get(id, {})
         below = [
             (path[len(binding.prefix) :].split("/"), info)
-            for path, info in sorted(self.sight.objects.items())
+            for path, info in sorted(self.state.objects.items())
             if path.startswith(binding.prefix) and path not in self.unseen
         ]
         for (name, *rest), info in below:
             tombstone = tombstones.get(name)
             hidden = tombstone is not None and tombstone.hides(info)
             if not rest and not hidden and (*names, name) not in self.tree.nodes:
-                self.tree.nodes[(*names, name)] = self.sight.bodies[info.path, info.etag]
+                self.tree.nodes[(*names, name)] = self.state.bodies[info.path, info.etag]
                 self.alone[(*names, name)] = (id, name)
         for (name, *rest), _ in below:
             inner = binding.below(name)

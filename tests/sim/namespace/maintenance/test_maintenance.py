@@ -1,10 +1,8 @@
-"""The upkeep of a namespace on the simulator: compaction, restore, check, repair, recovery, and sweeping
-up after jobs, beside clients that work.
+"""Maintenance of a namespace in the simulator: compaction, restore, check, repair, recovery, clean-up.
 
-What is checked at every request that changes something, at every answer and at the end is in
-`sim.namespace.maintenance.world`, and in `sim.namespace.world`. ``python -m pytest
-tests/sim/namespace/maintenance/test_maintenance.py -s -k states`` prints how large the worlds are. With
-``-m campaign`` the larger ones are explored, and seeds are drawn.
+`sim.namespace.maintenance.world` and `sim.namespace.judge` have the checks. ``python -m pytest
+tests/sim/namespace/maintenance/test_maintenance.py -s -k states`` prints the size of each world. With
+``-m campaign`` the larger ones are explored, and drawn from seeds.
 """
 
 from __future__ import annotations
@@ -16,13 +14,25 @@ import pytest
 
 from commitlog.oplog import Decision
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World, run_campaign
-from sim.namespace.case import Case as Small
-from sim.namespace.maintenance.world import (
+from sim.exploration import Case
+from sim.namespace.actions import (
+    Program,
+    delete,
+    empty_trash,
+    gc,
+    make_directory,
+    publish,
+    read,
+    recover,
+    rename,
+    write,
+)
+from sim.namespace.maintenance.actions import (
     A_DAY,
-    UpkeepWorld,
-    check,
-    compact,
+    abort_old_jobs,
+    compact_log,
     forget_directory,
+    fsck,
     job,
     list_as_garbage,
     lose_file,
@@ -32,50 +42,35 @@ from sim.namespace.maintenance.world import (
     same_names,
     share_object,
     share_object_before,
-    sweep_jobs,
 )
-from sim.namespace.world import (
-    Program,
-    collect,
-    delete,
-    make,
-    publish,
-    read,
-    recover,
-    rename,
-    sweep,
-    world_of,
-    write,
-)
+from sim.namespace.maintenance.world import MaintenanceWorld
+from sim.namespace.world import world_of
 from support.namespace import Model
 from worlds import run_seeds
 
-TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}, "make": UpkeepWorld}
+TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}, "kind": MaintenanceWorld}
 
 _LOSSES = (Fault.CRASHED, Fault.LOST_RESPONSE, Fault.DELAYED)
 
 
-class Case(Small):
-    """A world to explore, or to draw runs of."""
+def world_with(case: Case, *, rate: float) -> World:
+    """Return the world of a case, with this probability of each fault at each point."""
 
-    def world(self, *, rate: float) -> World:
-        """Return it, with faults that are as probable as that at each point."""
+    def simulation(choices: Choices) -> Simulation:
+        rates = dict.fromkeys(case.faults, rate)
+        return Simulation(choices, faults=Faults(rates=rates, delays=case.delays, most=case.most))
 
-        def simulation(choices: Choices) -> Simulation:
-            rates = dict.fromkeys(self.faults, rate)
-            return Simulation(choices, faults=Faults(rates=rates, delays=(5.0,), most=self.most))
-
-        return world_of(self.clients, simulation=simulation, **self.options)
+    return world_of(case.programs, simulation=simulation, **case.options)
 
 
-def case(name: str, clients: Mapping[str, Program], *faults: Fault, **options: Any) -> Case:
-    """Return a world; options are those of `Case`, and of its world."""
-    own = {option: options.pop(option) for option in ("told", "most") if option in options}
-    return Case(name=name, clients=clients, faults=faults, options={**TREE, **options}, **own)
+def case(name: str, programs: Mapping[str, Program], *faults: Fault, **options: Any) -> Case:
+    """Return a case; options are those of `Case` and of its world."""
+    own = {option: options.pop(option) for option in ("expected", "most") if option in options}
+    return Case(name=name, programs=programs, faults=faults, options={**TREE, **options}, **own)
 
 
 def _brings(before: Model, after: Model) -> bool:
-    """Tell whether a tree has what another has, and perhaps more: what was lost, in some place."""
+    """Return whether a tree has all entries of another: a repair may add lost entries."""
     return before.nodes.items() <= after.nodes.items()
 
 
@@ -84,39 +79,39 @@ def _brings(before: Model, after: Model) -> bool:
 SMALL = [
     case(
         "a compaction, a crash or a lost answer",
-        {"C": [compact()]},
+        {"C": [compact_log()]},
         Fault.CRASHED,
         Fault.LOST_RESPONSE,
         after={"C": A_DAY},
         restarts=("C",),
-        told=("compact: done", "compact: unknown"),
+        expected=("compact: done", "compact: unknown"),
     ),
     case(
         "a restore, and again, a crash",
         {"R": [restore(), 10.0, restore(), move(), write("d/f", b"2")]},
         Fault.CRASHED,
         restarts=("R",),
-        told=("restore: done", "restore: AlreadyExists", "write: done"),
+        expected=("restore: done", "restore: AlreadyExists", "write: done"),
     ),
     case(
         "a restore, requests that arrive twice, and changes right after it",
         {"R": [restore(), move(), rename("d/f", "d/g"), rename("d", "e")]},
         Fault.DUPLICATED,
         Fault.REPEATED,
-        told=("restore: done", "rename: done"),
+        expected=("restore: done", "rename: done"),
     ),
     case(
         "a restore that finds an old backup",
         {"A": [delete("d/f")], "R": [20.0, restore()]},
         backup=True,
-        told=("restore: AlreadyExists",),
+        expected=("restore: AlreadyExists",),
     ),
     case(
         "a restore over an old backup, a crash",
         {"A": [delete("d/f")], "R": [20.0, restore(replace=True)]},
         Fault.CRASHED,
         backup=True,
-        told=("restore: done",),
+        expected=("restore: done",),
     ),
     case(
         "a repair that takes unnamed objects beside a job",
@@ -132,28 +127,28 @@ SMALL = [
     ),
     case(
         "a collection beside a reader, within its grace",
-        {"A": [read("d/f", slowly=8.0)], "B": [1.0, write("d/f", b"1"), 5.0, collect(), 7.0, collect()]},
+        {"A": [read("d/f", slowly=8.0)], "B": [1.0, write("d/f", b"1"), 5.0, gc(), 7.0, gc()]},
         grace=10.0,
-        told=("read: done",),
+        expected=("read: done",),
     ),
     case(
         "a restore over an old backup that dies, and one that is not told to replace it",
         {"A": [delete("d/f")], "R": [20.0, restore(replace=True)], "S": [21.0, restore()]},
         Fault.CRASHED,
         backup=True,
-        told=("restore: AlreadyExists",),
+        expected=("restore: AlreadyExists",),
     ),
 ]
 
-#: Clients of the table that was restored from, while another one has the log.
+#: Clients of the old table, while the restored one has the log.
 FORKS = [
     case(
         "a second table on one log, and the first one is written again",
         {
-            "A": [write("d/f", b"1"), 40.0, make("tried"), write("tried/a", b"1")],
-            "R": [20.0, restore(), move(), make("tried"), write("tried/b", b"2")],
+            "A": [write("d/f", b"1"), 40.0, make_directory("tried"), write("tried/a", b"1")],
+            "R": [20.0, restore(), move(), make_directory("tried"), write("tried/b", b"2")],
         },
-        told=("restore: done", "make: done", "make: Fenced"),
+        expected=("restore: done", "make: done", "make: Fenced"),
         exact=False,
     ),
 ]
@@ -163,17 +158,22 @@ _BOTH = {"C": A_DAY, "A": A_DAY}
 LARGE = [
     case(
         "a compaction beside writes, a fault",
-        {"C": [compact()], "A": [write("d/f", b"1"), rename("d", "e"), delete("e/f"), write("d", b"2")]},
+        {
+            "C": [compact_log()],
+            "A": [write("d/f", b"1"), rename("d", "e"), delete("e/f"), write("d", b"2")],
+        },
         *_LOSSES,
         after=_BOTH,
     ),
-    case("two compactions, a fault", {"C": [compact()], "A": [compact()]}, *_LOSSES, after=_BOTH),
+    case(
+        "two compactions, a fault", {"C": [compact_log()], "A": [compact_log()]}, *_LOSSES, after=_BOTH
+    ),
     case(
         "a dead client, a compaction beside a recovery, and another one",
         {
             "A": [write("d/f", b"1"), rename("d", "e")],
             "R": [2 * A_DAY, recover(older_than=10.0)],
-            "C": [2 * A_DAY, compact(), A_DAY, compact()],
+            "C": [2 * A_DAY, compact_log(), A_DAY, compact_log()],
         },
         *_LOSSES,
         most=2,
@@ -194,7 +194,7 @@ LARGE = [
         "writes, a restore, and work with what was restored, two faults",
         {
             "A": [write("d/f", b"1"), rename("d", "e"), write("d", b"2"), delete("e/f")],
-            "R": [20.0, restore(), 10.0, restore(), move(), rename("d", "f"), collect()],
+            "R": [20.0, restore(), 10.0, restore(), move(), rename("d", "f"), gc()],
         },
         *_LOSSES,
         most=2,
@@ -210,15 +210,18 @@ LARGE = [
     ),
     case(
         "a restore beside a change of the table that is lost",
-        {"A": [make("tried")], "R": [restore(decide=Decision.ROLLED_BACK), move(), make("tried")]},
+        {
+            "A": [make_directory("tried")],
+            "R": [restore(decide=Decision.ROLLED_BACK), move(), make_directory("tried")],
+        },
         Fault.DELAYED,
         exact=False,
     ),
     case(
         "two tables on one log, beside changes of both, a fault",
         {
-            "A": [make("a"), write("a/1", b"1"), rename("a", "b"), delete("d/f")],
-            "R": [restore(decide=Decision.ROLLED_BACK), move(), make("a"), rename("d", "a/d")],
+            "A": [make_directory("a"), write("a/1", b"1"), rename("a", "b"), delete("d/f")],
+            "R": [restore(decide=Decision.ROLLED_BACK), move(), make_directory("a"), rename("d", "a/d")],
         },
         *_LOSSES,
         restarts=("R",),
@@ -244,25 +247,25 @@ LARGE = [
     ),
     case(
         "a check beside writes that die",
-        {"K": [check()], "A": [write("d/f", b"1"), delete("d/f"), write("d/g", b"1")]},
+        {"K": [fsck()], "A": [write("d/f", b"1"), delete("d/f"), write("d/g", b"1")]},
         Fault.CRASHED,
         page=4,
     ),
     case(
         "a check beside renames of a directory",
-        {"K": [check()], "A": [rename("d", "e/d"), rename("e/d", "d")]},
+        {"K": [fsck()], "A": [rename("d", "e/d"), rename("e/d", "d")]},
         page=3,
         made=("d", "e"),
     ),
     case(
         "a check beside an overwrite, a collection, and a sweep",
-        {"K": [check()], "A": [write("d/f", b"1"), delete("d", recursive=True), sweep(), collect()]},
+        {"K": [fsck()], "A": [write("d/f", b"1"), delete("d", recursive=True), empty_trash(), gc()]},
         page=4,
         grace=0.0,
     ),
     case(
         "a check beside a compaction, a crash",
-        {"K": [check()], "A": [compact()]},
+        {"K": [fsck()], "A": [compact_log()]},
         Fault.CRASHED,
         after={"K": A_DAY, "A": A_DAY},
     ),
@@ -305,7 +308,7 @@ LARGE = [
     ),
     case(
         "a repair of an older file that names another's object, and a collection, a fault",
-        {"R": [repair(same_names, times=1), 1.0, collect()]},
+        {"R": [repair(same_names, times=1), 1.0, gc()]},
         *_LOSSES,
         restarts=("R",),
         damage=share_object_before,
@@ -326,13 +329,16 @@ LARGE = [
     ),
     case(
         "a sweep of jobs beside a job",
-        {"A": [publish("j", {"1": b"1"})], "S": [sweep_jobs(older_than=0.0)]},
+        {"A": [publish("j", {"1": b"1"})], "S": [abort_old_jobs(older_than=0.0)]},
         stable=False,
         moments=False,
     ),
     case(
         "a job that dies, a sweep of jobs, and of what they leave, a fault",
-        {"A": [publish("j", {"1": b"1"})], "S": [20.0, sweep_jobs(older_than=10.0), sweep(), collect()]},
+        {
+            "A": [publish("j", {"1": b"1"})],
+            "S": [20.0, abort_old_jobs(older_than=10.0), empty_trash(), gc()],
+        },
         *_LOSSES,
         stable=False,
         moments=False,
@@ -342,12 +348,12 @@ LARGE = [
 
 @pytest.mark.parametrize("case", [*SMALL, *FORKS], ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
-    """The log tells all, nothing is taken from anybody, and what was broken off can be done again."""
-    case.check()
+    """The log is complete, no file is lost, and interrupted actions can be repeated."""
+    case.check(world_of)
 
 
-def again(which: str) -> str:
-    """Return the command that begins with the run of a seed."""
+def repeat_command(which: str) -> str:
+    """Return the command that starts with the run of ``{seed}``."""
     return (
         'python -m pytest "tests/sim/namespace/maintenance/test_maintenance.py::'
         f'test_many_seeds{which}" -m campaign'
@@ -357,8 +363,10 @@ def again(which: str) -> str:
 
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_some_seeds(case: Case) -> None:
-    """The same in larger worlds, of which some runs are drawn."""
-    print(f"\n{case}: {run_campaign(case.world(rate=0.03), runs=3, again=again(f'[{case}]'))}")
+    """The same holds in some runs of larger worlds."""
+    again = repeat_command(f"[{case}]")
+    report = run_campaign(world_with(case, rate=0.03), runs=3, again=again)
+    print(f"\n{case}: {report}")
 
 
 @pytest.mark.campaign
@@ -367,10 +375,13 @@ def test_some_seeds(case: Case) -> None:
 def test_many_seeds(
     case: Case, campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same, for as long as told."""
+    """The same holds in many runs of larger worlds."""
     with capsys.disabled():
         report = run_campaign(
-            case.world(rate=0.03), seed=campaign_seed, seconds=campaign_seconds, again=again(f"[{case}]")
+            world_with(case, rate=0.03),
+            seed=campaign_seed,
+            seconds=campaign_seconds,
+            again=repeat_command(f"[{case}]"),
         )
         print(f"\n{case}: {report}")
 
@@ -379,10 +390,10 @@ def test_many_seeds(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_states_of_larger_worlds(case: Case) -> None:
-    """The same, in all their runs."""
-    case.check()
+    """The same holds in all runs of larger worlds."""
+    case.check(world_of)
 
 
 def test_some_seeds_of_all() -> None:
-    """Two or three clients, their upkeep, everything that can go wrong; then it is restored."""
+    """The same holds for one or two clients, maintenance and all faults; then it is restored."""
     run_seeds("upkeep", 6)

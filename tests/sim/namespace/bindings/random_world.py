@@ -1,43 +1,46 @@
-"""Large worlds with a bound directory whose everything is drawn: network, misfortunes, who does what.
+"""Large random worlds with a bound directory: programs, latencies and faults are drawn.
 
-All draws come from the one `Choices` of the simulation, so a run is its picks. Of every draw the first
-alternative is the ordinary one, which is what runs are shrunk to. Clocks are true: those of clients tell
-how old a directory is.
+Clocks are correct, because clients use them to compute the age of a directory.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping
 
 from commitlog._util.retry import Backoff
 from commitlog.namespace import Namespace
 from commitlog.testing.sim import Choices, Faults, Simulation, World
+from sim.drawing import RATES, Draw
+from sim.namespace.actions import (
+    Action,
+    delete,
+    empty_trash,
+    gc,
+    list_,
+    make_directory,
+    read,
+    rename,
+    write,
+)
 from sim.namespace.bindings.actions import prune, sync
-from sim.namespace.bindings.world import BoundWorld, Others
-from sim.namespace.seeded import RATES
-from sim.namespace.world import Do, collect, delete, list_, make, read, rename, sweep, write
+from sim.namespace.bindings.world import BindingWorld, Others
 from sim.nodes import ClockSkew
 
-T = TypeVar("T")
-
-#: What others store and remove; no path leads through another.
+#: Objects that other programs put and remove. No path is below another.
 _OBJECTS = ("raw/a", "raw/b", "raw/d/a", "raw/d/b", "raw/e/a", "raw/e/d/a")
 
 
 def seeded_world(*, max_age: float | None) -> World:
-    """Return what builds a world of 1 to 3 nodes beside others, with all faults.
+    """Return a world of 1 to 3 nodes and other programs, with all faults.
 
-    Args:
-        max_age: of the directory that is bound.
+    `max_age` is that of the bound directory.
     """
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         bodies = iter(range(100, 10_000))
 
-        def draw(what: str, options: Sequence[T]) -> T:
-            return options[choices.pick(what, [1.0] * len(options))]
+        draw = Draw(choices)
 
         def path() -> str:
             above = draw("above", ("in/", "in/d/", "in/e/", ""))
@@ -56,7 +59,7 @@ def seeded_world(*, max_age: float | None) -> World:
             return there, body() if draw("others store", (True, True, False)) else None
 
         flag = (False, True)
-        kinds: Mapping[str, Callable[[], Do | float]] = {
+        kinds: Mapping[str, Callable[[], Action | float]] = {
             "list": lambda: list_(draw("listed", ("in", "in/d", ""))),
             "read": lambda: read(path(), slowly=draw("slowly", (0.0, 1.0))),
             "write": lambda: write(path(), body(), overwrite=draw("overwrite", (True, False))),
@@ -65,11 +68,11 @@ def seeded_world(*, max_age: float | None) -> World:
             "delete all": lambda: delete(directory(), recursive=True),
             "rename": lambda: rename(path(), path(), overwrite=draw("overwrite", flag)),
             "rename all": lambda: rename(directory(), draw("to", ("in/m", "m", "in/d", "in/e/m"))),
-            "make": lambda: make(directory()),
+            "make": lambda: make_directory(directory()),
             "sync": lambda: sync(draw("synchronised", ("", "in"))),
             "prune": prune,
-            "sweep": sweep,
-            "collect": collect,
+            "sweep": empty_trash,
+            "collect": gc,
             "wait": lambda: draw("wait", (0.1, 3.0, 9.0)),
         }
         rates = {fault: draw(f"rate of {fault.value}", rates) for fault, rates in RATES.items()}
@@ -82,15 +85,15 @@ def seeded_world(*, max_age: float | None) -> World:
         seed = choices.pick("jitter", [1.0] * 1000)
         synchronised = draw("synchronised at first", (True, False))
 
-        def prepare(lake: Namespace) -> None:
+        def prepare(namespace: Namespace) -> None:
             for there in _OBJECTS[:4]:
-                lake.store.put(there, there.encode())
-            lake.bindings.bind("raw/", "in", max_age=max_age)
+                namespace.store.put(there, there.encode())
+            namespace.bindings.bind("raw/", "in", max_age=max_age)
             if synchronised or max_age is None:
-                lake.bindings.sync()
+                namespace.bindings.sync()
 
         happen: Others = [others() for _ in range(draw("others", (3, 6, 12)))]
-        world = BoundWorld(
+        world = BindingWorld(
             simulation,
             nodes=nodes,
             others=happen,

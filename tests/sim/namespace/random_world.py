@@ -1,51 +1,37 @@
-"""Large worlds of namespaces whose everything is drawn: clocks, network, misfortunes, and who does what.
-
-All draws come from the one `Choices` of the simulation, so a run is its picks. Of every draw the first
-alternative is the ordinary one, which is what runs are shrunk to.
-"""
+"""Large random worlds of namespaces: programs, clocks, latencies and faults are drawn."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from commitlog._util.retry import Backoff
-from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World
-from sim.namespace.world import (
-    Do,
-    NamespaceWorld,
-    adopt,
-    attributes,
+from commitlog.testing.sim import Choices, Faults, Simulation, World
+from sim.drawing import RATES, Draw
+from sim.namespace.actions import (
+    Action,
     bulk_link,
-    collect,
     delete,
-    grow,
+    empty_trash,
+    gc,
+    import_objects,
     link,
     list_,
-    make,
+    make_directory,
     publish,
     read,
     recover,
     rename,
     replace,
+    reshard,
+    set_attributes,
     stream,
-    sweep,
     write,
 )
+from sim.namespace.world import NamespaceWorld
 from sim.nodes import ClockSkew
 
-T = TypeVar("T")
-
-#: How probable a fault is, at each point where it is possible, when a run has it at all.
-_USUAL = (0.0, 0.01, 0.04)
-RATES: Mapping[Fault, tuple[float, ...]] = {
-    **dict.fromkeys(Fault, _USUAL),
-    Fault.PAUSED: (0.0, 0.003, 0.02),
-    Fault.CRASHED: (0.0, 0.003, 0.02),
-}
-
-#: Longer than a request is on its way, and than its sender goes on sending it.
+#: Longer than any request is in flight, with all of its retries.
 _SETTLED = 200.0
 
 _MADE = ("a", "a/b", "b", "c")
@@ -54,18 +40,17 @@ _OLD = {"old/1": b"3", "old/2": b"4"}
 
 
 def seeded_world(*, stable: bool, logged: bool = False) -> World:
-    """Return what builds a world of 2 to 4 nodes that work on one namespace, with all faults.
+    """Return a world of 2 to 4 nodes with one namespace and all faults.
 
     Args:
-        stable: whether paths are. If not, jobs are published, too.
-        logged: whether there is a log, and what is pending in it is recovered.
+        stable: the argument `stable_paths` of `Namespace`. If False, nodes publish jobs too.
+        logged: whether there is a log, and recoveries of it.
     """
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         bodies = iter(range(100, 10_000))
 
-        def draw(what: str, options: Sequence[T]) -> T:
-            return options[choices.pick(what, [1.0] * len(options))]
+        draw = Draw(choices)
 
         def path() -> str:
             above = draw("above", ("", "a", "b", "a/b", "c", "b/b"))
@@ -75,12 +60,12 @@ def seeded_world(*, stable: bool, logged: bool = False) -> World:
         def body() -> bytes:
             return str(next(bodies)).encode()
 
-        def operation() -> Do | float:
+        def operation() -> Action | float:
             what = draw("what", tuple(kinds))
             return kinds[what]()
 
         flag = (False, True)
-        kinds: dict[str, Callable[[], Do | float]] = {
+        kinds: dict[str, Callable[[], Action | float]] = {
             "write": lambda: write(
                 path(), body(), overwrite=draw("overwrite", flag), parents=draw("parents", flag)
             ),
@@ -90,15 +75,15 @@ def seeded_world(*, stable: bool, logged: bool = False) -> World:
             ),
             "replace": lambda: replace(path(), path()),
             "delete": lambda: delete(path(), recursive=draw("recursive", flag)),
-            "make": lambda: make(path(), shards=draw("shards", (1, 2))),
-            "attributes": lambda: attributes(path(), x="1"),
-            "grow": lambda: grow(draw("directory", ("a", "b", "")), shards=draw("shards", (2, 4))),
+            "make": lambda: make_directory(path(), shards=draw("shards", (1, 2))),
+            "attributes": lambda: set_attributes(path(), x="1"),
+            "grow": lambda: reshard(draw("directory", ("a", "b", "")), shards=draw("shards", (2, 4))),
             "stream": lambda: stream(path(), body(), overwrite=draw("overwrite", flag)),
             "link": lambda: link({path(): body(), "c/" + draw("name", ("f", "g")): body()}),
             "bulk link": lambda: bulk_link(draw("directory", ("a", "b")), {"x": b"5", "y": b"6"}),
-            "adopt": lambda: adopt("old/", "c", {"c": None, "c/1": b"3", "c/2": b"4"}),
-            "sweep": sweep,
-            "collect": collect,
+            "adopt": lambda: import_objects("old/", "c", {"c": None, "c/1": b"3", "c/2": b"4"}),
+            "sweep": empty_trash,
+            "collect": gc,
             "read": lambda: read(path(), slowly=draw("slowly", (0.0, 1.0, 5.0))),
             "list": lambda: list_(draw("directory", ("", "a", "b"))),
             "wait": lambda: draw("wait", (0.03, 1.0, 7.0)),

@@ -1,6 +1,4 @@
-"""What is remembered of a namespace with bound directories, to judge what comes after it: what was to be
-seen since a call began, and what was deleted.
-"""
+"""The history of a world with bound directories: the visible trees during each call, and deletions."""
 
 from __future__ import annotations
 
@@ -11,66 +9,66 @@ from attrs import define, field
 
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.records import Entry
-from sim.namespace.bindings.views import Names, Sight, Spot, View
+from sim.namespace.bindings.views import Names, Position, State, View
 
 
 @define
 class Moment:
-    """What was to be seen from a second on."""
+    """A visible tree, and the time in seconds from which on it was visible."""
 
     at: float
-    asked: View
+    current: View
 
 
 @define(eq=False)
-class Memory:
-    """What is remembered of a call that is under way.
+class CallHistory:
+    """The visible trees during a call.
 
     Attributes:
-        puts: how often others had stored anything before.
-        moments: what was to be seen since it began.
+        puts: number of changes by other programs before it.
+        moments: the visible trees since it began.
     """
 
     puts: int
     moments: list[Moment] = field(factory=list)
 
-    def add(self, at: float, asked: View) -> None:
-        """Remember what is to be seen, if it is something else than before."""
-        if not self.moments or self.moments[-1].asked.tree != asked.tree:
-            self.moments.append(Moment(at, asked))
+    def add(self, at: float, current: View) -> None:
+        """Add a visible tree if it differs from the last one."""
+        if not self.moments or self.moments[-1].current.tree != current.tree:
+            self.moments.append(Moment(at, current))
 
     def ever(self, names: Names) -> set[bytes | str | None]:
-        """Return what there was at a path; "nothing" if it was not there."""
-        return {each.asked.tree.nodes.get(names, "nothing") for each in self.moments}
+        """Return all contents of a path during the call; "nothing" if it did not exist."""
+        return {each.current.tree.nodes.get(names, "nothing") for each in self.moments}
 
-    def was_moved(self, asked: View, names: Names) -> bool:
-        """Tell whether a directory above a path was in another directory at some moment of the call."""
-        chain = [asked.places[names[:length]][0] for length in range(len(names))]
+    def was_moved(self, current: View, names: Names) -> bool:
+        """Return whether a directory above a path was in another directory during the call."""
+        chain = [current.places[names[:length]][0] for length in range(len(names))]
         return any(
-            each.asked.parents().get(id, parent) != parent
+            each.current.parents().get(id, parent) != parent
             for parent, id in pairwise(chain)
             for each in self.moments
         )
 
     def state(self) -> Hashable:
-        """Return what of it matters."""
-        moments = ((each.at, frozenset(each.asked.tree.nodes.items())) for each in self.moments)
+        """Return the part on which the future depends."""
+        moments = ((each.at, frozenset(each.current.tree.nodes.items())) for each in self.moments)
         return self.puts, tuple(moments)
 
 
 @define(eq=False)
-class Deleted:
-    """Objects, and prefixes, that are not to be seen again, by where they were.
+class DeletedPaths:
+    """Deleted objects and prefixes, which must not become visible again.
 
     Attributes:
-        paths: which.
+        paths: the position and the path of each.
     """
 
-    paths: set[tuple[Spot, str]] = field(factory=set)
+    paths: set[tuple[Position, str]] = field(factory=set)
 
-    def changed(self, before: Sight, after: Sight) -> None:
-        """Take in that a change of the namespace has taken something from its place."""
-        for directory, binding in before.rowed.places.values():
+    def changed(self, before: State, after: State) -> None:
+        """Add the entries that a change of the namespace has removed from their positions."""
+        for directory, binding in before.recorded.places.values():
             for name, row in before.rows.get(directory, {}).items():
                 home = _home(binding, row)
                 now = after.rows.get(directory, {}).get(name)
@@ -84,8 +82,8 @@ class Deleted:
                     self.paths.add(((directory, name), home))
         self.found(after)
 
-    def found(self, after: Sight) -> None:
-        """Forget what has a row again: somebody has brought it back."""
+    def found(self, after: State) -> None:
+        """Remove the entries that have a row again."""
         for (directory, name), path in list(self.paths):
             row = after.rows.get(directory, {}).get(name.removesuffix("/"))
             if row is None or row.is_directory != name.endswith("/"):
@@ -94,19 +92,18 @@ class Deleted:
                 self.paths.discard(((directory, name), path))
 
     def stored(self, path: str) -> None:
-        """Forget an object that others have stored anew."""
+        """Remove an object that another program has stored again."""
         self.paths = {each for each in self.paths if each[1] != path}
 
-    def pruned(self, spot: Spot) -> None:
-        """Forget what nothing hides any more."""
-        self.paths = {each for each in self.paths if each[0] != spot}
+    def pruned(self, position: Position) -> None:
+        """Remove the entries at a position whose tombstone was pruned."""
+        self.paths = {each for each in self.paths if each[0] != position}
 
-    def unhidden(self, before: Sight, after: Sight, may_show: Callable[[str], bool]) -> None:
-        """Forget what a tombstone hid that was just pruned, if `prune` may remove that one.
+    def unhidden(self, before: State, after: State, may_show: Callable[[str], bool]) -> None:
+        """Remove the entries that a pruned tombstone hid, if `prune` may remove that tombstone.
 
-        It removes tombstones "whose objects are gone or replaced", and old ones (docs/namespace.md). So
-        each object that this one hid is gone, or one that `may_show`. Afterwards, all that the store has
-        there may be seen, now or when the row goes that has the name.
+        It may if the tombstone is old, or its objects are gone or replaced (docs/namespace.md): each
+        object that it hid is gone, or `may_show` returns True for it.
         """
         for (directory, name), path in list(self.paths):
             pruned = before.tombstones.get(directory, {}).get(name)
@@ -121,18 +118,18 @@ class Deleted:
             if all(may_show(each) for each in hidden):
                 self.paths.discard(((directory, name), path))
 
-    def check(self, asked: View) -> None:
-        """Raise `AssertionError` if anything of it is to be seen."""
-        back = set(asked.alone.values()) & {spot for spot, _ in self.paths}
+    def check(self, current: View) -> None:
+        """Raise `AssertionError` if a deleted entry is visible."""
+        back = set(current.alone.values()) & {position for position, _ in self.paths}
         assert not back, f"what was deleted is back: {sorted(back)}"
 
     def state(self) -> Hashable:
-        """Return what of it matters."""
+        """Return the part on which the future depends."""
         return frozenset(self.paths)
 
 
 def _home(binding: Binding | None, row: Entry) -> str | None:
-    """Return the object, or prefix, that a row of a directory is, if it is at home there."""
+    """Return the object or prefix of a row, if the binding of its directory gives it the same one."""
     if binding is None:
         return None
     home = binding.path_of(row.name)

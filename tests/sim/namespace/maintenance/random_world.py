@@ -1,79 +1,77 @@
-"""Large worlds of a namespace's upkeep whose everything is drawn; see `sim.namespace.seeded`."""
+"""Large random worlds of a namespace's maintenance: programs, latencies and faults are drawn."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from commitlog._util.retry import Backoff
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation
-from sim.namespace.maintenance.world import A_DAY, UpkeepWorld, check, compact, move, repair, restore
-from sim.namespace.world import (
-    Do,
-    attributes,
-    collect,
+from sim.drawing import Draw
+from sim.namespace.actions import (
+    Action,
     delete,
-    grow,
-    make,
+    empty_trash,
+    gc,
+    make_directory,
     recover,
     rename,
     replace,
-    sweep,
+    reshard,
+    set_attributes,
     write,
 )
+from sim.namespace.maintenance.actions import A_DAY, compact_log, fsck, move, repair, restore
+from sim.namespace.maintenance.world import MaintenanceWorld
 from sim.nodes import ClockSkew
 
-T = TypeVar("T")
-
-#: Longer than a request is on its way, and than its sender goes on sending it.
+#: Longer than any request is in flight, with all of its retries.
 _SETTLED = 200.0
 
 _FAULTS = tuple(fault for fault in Fault if fault not in (Fault.SWEPT, Fault.PARTIAL))
 
-#: What a check may tell of what those have left who died.
+#: Findings of a check after a crash of other clients.
 _LEFT = ("pending-change", "orphan-object")
 
 
 def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-    """Build a world of 2 or 3 nodes that work on one namespace, and one that does its upkeep.
+    """Build a world with 1 or 2 nodes that use a namespace, and one that maintains it.
 
-    It compacts, checks, repairs and recovers; some days pass; when all others have ended, the names
-    are restored elsewhere, and there it goes on.
+    The third node compacts, checks, repairs and recovers, while days pass. After the end of all others,
+    the namespace is restored in the second table, and used there.
     """
     bodies = iter(range(100, 10_000))
 
-    def draw(what: str, options: Sequence[T]) -> T:
-        return options[choices.pick(what, [1.0] * len(options))]
+    draw = Draw(choices)
 
     def path() -> str:
         above = draw("above", ("", "a", "b", "a/b"))
         name = draw("name", ("f", "b", "g"))
         return f"{above}/{name}" if above else name
 
-    def work() -> Do | float:
+    def work() -> Action | float:
         flag = (False, True)
-        kinds: tuple[Callable[[], Do | float], ...] = (
+        kinds: tuple[Callable[[], Action | float], ...] = (
             lambda: write(path(), str(next(bodies)).encode(), overwrite=draw("overwrite", flag)),
             lambda: rename(path(), path(), overwrite=draw("overwrite", flag)),
             lambda: rename(draw("source", ("a", "b", "a/b")), draw("target", ("b/a", "c", "a/b/a"))),
             lambda: replace(path(), path()),
             lambda: delete(path(), recursive=draw("recursive", flag)),
-            lambda: make(path()),
-            lambda: attributes(path(), x="1"),
-            lambda: grow(draw("directory", ("a", "b")), shards=2),
+            lambda: make_directory(path()),
+            lambda: set_attributes(path(), x="1"),
+            lambda: reshard(draw("directory", ("a", "b")), shards=2),
             lambda: draw("wait", (0.03, 7.0, A_DAY / 2)),
         )
         return draw("work", kinds)()
 
-    def upkeep() -> Do | float:
-        kinds: tuple[Callable[[], Do | float], ...] = (
-            compact,
-            lambda: check(spared=_LEFT),
+    def maintenance() -> Action | float:
+        kinds: tuple[Callable[[], Action | float], ...] = (
+            compact_log,
+            lambda: fsck(spared=_LEFT),
             lambda: repair(pending=_SETTLED),
             lambda: recover(older_than=_SETTLED),
-            sweep,
-            collect,
+            empty_trash,
+            gc,
             lambda: draw("pause", (0.03, _SETTLED, A_DAY)),
         )
         return draw("upkeep", kinds)()
@@ -84,7 +82,7 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
     simulation = Simulation(choices, faults=faults, latencies=latencies)
     workers = "AB"[: draw("nodes", (1, 2))]
     seed = choices.pick("jitter", [1.0] * 1000)
-    world = UpkeepWorld(
+    world = MaintenanceWorld(
         simulation,
         nodes={name: ClockSkew() for name in (*workers, "U", "R")},
         made=("a", "a/b", "b"),
@@ -98,6 +96,6 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
     for name in workers:
         program = [work() for _ in range(draw("works", (3, 8)))]
         world.start(name, program, after=draw("start", (0.0, 1.0, A_DAY)))
-    world.start("U", [upkeep() for _ in range(draw("upkeeps", (3, 8)))], after=A_DAY, restart=True)
+    world.start("U", [maintenance() for _ in range(draw("upkeeps", (3, 8)))], after=A_DAY, restart=True)
     world.start("R", [restore(), 60.0, restore(), 60.0, restore(), move(), work(), work()], after=1e7)
     return simulation, world.judge
