@@ -1,4 +1,4 @@
-"""Fixtures and hygiene for all tests: servers on first use, no credentials of the developer's."""
+"""Fixtures and hygiene for all tests: servers on first use, and no credentials of the developer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from support.servers import Dynalite, Juicefs, Ministack, Seaweedfs
 from support.spark_session import spark, spark_logs  # noqa: F401 - fixtures
 
-# How long an example takes to be made up tells about the machine.
+# The time that an example takes to generate depends on the machine.
 _SETTINGS: dict[str, Any] = {
     "deadline": None,
     "print_blob": True,
@@ -29,7 +29,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Say how long campaigns (``-m campaign``) go on, and where they begin."""
+    """Add options for the length and the first seed of campaigns (``-m campaign``)."""
     group = parser.getgroup("campaign")
     group.addoption("--campaign-seconds", type=float, default=60.0, help="seconds for each campaign")
     group.addoption("--campaign-seed", type=int, default=0, help="seed of the first run")
@@ -37,19 +37,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def campaign_seconds(request: pytest.FixtureRequest) -> float:
-    """How long a campaign goes on, in seconds."""
+    """Length of a campaign, in seconds."""
     return float(request.config.getoption("--campaign-seconds"))
 
 
 @pytest.fixture
 def campaign_seed(request: pytest.FixtureRequest) -> int:
-    """The seed of a campaign's first run; the next ones follow it."""
+    """Seed of a campaign's first run; later runs take the next numbers."""
     return int(request.config.getoption("--campaign-seed"))
 
 
 def pytest_configure() -> None:
-    """Cut the run off from the settings of the machine, before anything reads them."""
-    # Before click 8.2, its runner counts what goes to standard error as standard output.
+    """Isolate the run from the settings of the machine, before they are read."""
+    # Before click 8.2, its runner adds standard error to standard output.
     if "mix_stderr" in inspect.signature(CliRunner).parameters:
         CliRunner.__init__ = functools.partialmethod(CliRunner.__init__, mix_stderr=False)  # type: ignore
     for name in [name for name in os.environ if name.startswith("AWS_")]:
@@ -57,7 +57,7 @@ def pytest_configure() -> None:
     os.environ["AWS_CONFIG_FILE"] = os.devnull
     os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
-    # Spark's workers would be whatever python3 is first on PATH.
+    # Spark's workers would use the first python3 on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
@@ -75,7 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the tests, and group those with Spark by file."""
     items.sort(key=_rank)
     for item in items:
-        # One worker makes what the tests of a file share, such as a cluster or a driver that is killed.
+        # One worker creates the objects that the tests of a file share, such as a cluster or a
+        # killed driver.
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
@@ -87,7 +88,10 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left_behind() -> Iterator[None]:
-    """Fail a test that leaves a thread running. (One that leaves a file open fails by its warning.)"""
+    """Fail a test that leaves a thread running.
+
+    A test that leaves a file open fails by its warning.
+    """
     before = set(threading.enumerate())
     yield
     left = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
@@ -98,7 +102,7 @@ def _no_thread_is_left_behind() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ministack() -> Iterator[Ministack]:
-    """S3 and DynamoDB on one endpoint; every precondition but that of a copy is enforced."""
+    """S3 and DynamoDB on one endpoint; it enforces every precondition except that of a copy."""
     with Ministack() as server:
         yield server
 
@@ -119,6 +123,6 @@ def juicefs() -> Iterator[Juicefs]:
 
 @pytest.fixture(scope="session")
 def dynalite() -> Iterator[Dynalite]:
-    """A DynamoDB without transactions, TTL, or the old item of a failed condition."""
+    """A DynamoDB without transactions, TTL, and the old item of a failed condition."""
     with Dynalite() as server:
         yield server

@@ -1,4 +1,4 @@
-"""What tests of `commitlog.commit` share: a clock with a timetable, and ports that fail on demand."""
+"""Helpers of the tests of `commitlog.commit`: a clock with events, and ports that fail on demand."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ from commitlog.tables.api import ConditionFailed, Item, ItemPage, Key, Table, Ta
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 
-#: How one call of a port goes: gets what performs it, and returns or raises what the caller sees.
+#: The course of one call of a port: takes the function that performs it, and returns or raises
+#: its result.
 Fate = Callable[[Callable[[], Any]], Any]
 
 
 class Timetable(ManualClock):
-    """A manual clock that does things at set times, also in the middle of somebody's sleep."""
+    """A manual clock with events at set times, also during a sleep."""
 
     def __init__(self) -> None:
         super().__init__()
         self._events: list[tuple[float, Callable[[], object]]] = []
 
     def at(self, moment: float, event: Callable[[], object]) -> None:
-        """Do `event` once `monotonic` gets to `moment`."""
+        """Call `event` once `monotonic` reaches `moment`."""
         self._events.append((moment, event))
         self._events.sort(key=lambda entry: entry[0])
 
@@ -58,7 +59,7 @@ class Timetable(ManualClock):
 
 
 class Script:
-    """The log of all calls of the ports, and the fates of those to come."""
+    """The log of all calls of the ports, and the fates of the next ones."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -66,11 +67,11 @@ class Script:
         self._fates: dict[str, deque[Fate | None]] = {}
 
     def next(self, call: str, *fates: Fate | None) -> None:
-        """Set how the next calls of that name go, one after the other; None: as ever."""
+        """Set the fates of the next calls of that name, in order; None performs the call."""
         self._fates.setdefault(call, deque()).extend(fates)
 
     def run(self, call: str, perform: Callable[[], Any], **arguments: Any) -> Any:
-        """Log a call and let it meet its fate."""
+        """Log a call and apply its fate."""
         self.log.append(call)
         self.arguments.append(arguments)
         fates = self._fates.get(call)
@@ -83,7 +84,7 @@ class Script:
 
 
 def proven(*kinds: Kind, url: str = "memory://") -> ProbeReport:
-    """Return the verdict on the store at `url` that it enforces these kinds, and no other."""
+    """Return the report that the store at `url` enforces these kinds of conditions, and no other."""
     rows = [
         ProbeResult(kind=kind, check=check, expected="", got="", ok=kind in kinds)
         for kind in Kind
@@ -92,7 +93,7 @@ def proven(*kinds: Kind, url: str = "memory://") -> ProbeReport:
     return ProbeReport(url=url, rows=rows)
 
 
-#: The verdict on a store of which nothing is known yet.
+#: The report on a store that no probe has checked.
 UNKNOWN = ProbeReport(url="memory://", rows=())
 
 
@@ -100,24 +101,24 @@ UNKNOWN = ProbeReport(url="memory://", rows=())
 
 
 def lost_after(perform: Callable[[], Any]) -> Any:
-    """It happens, and the answer is lost."""
+    """Perform the call and lose its answer."""
     perform()
     raise OutcomeUnknown("the answer was lost")
 
 
 def lost_before(_perform: Callable[[], Any]) -> Any:
-    """The request is lost; nobody can tell from the silence."""
+    """Lose the request, which is not performed."""
     raise OutcomeUnknown("the request was lost")
 
 
 def repeated(perform: Callable[[], Any]) -> Any:
-    """Something on the way sends it twice, and passes on the second answer alone."""
+    """Perform the call twice and return the second answer, as a proxy that repeats a request does."""
     perform()
     return perform()
 
 
 def raising(error: Exception) -> Fate:
-    """The call fails like this."""
+    """Return a fate that raises `error`."""
 
     def fate(_perform: Callable[[], Any]) -> Any:
         raise error
@@ -126,7 +127,7 @@ def raising(error: Exception) -> Fate:
 
 
 def after(event: Callable[[], object], then: Fate = lambda perform: perform()) -> Fate:
-    """`event` comes before the call."""
+    """Return a fate with `event` before the call."""
 
     def fate(perform: Callable[[], Any]) -> Any:
         event()
@@ -136,7 +137,7 @@ def after(event: Callable[[], object], then: Fate = lambda perform: perform()) -
 
 
 def followed_by(event: Callable[[], object]) -> Fate:
-    """`event` comes between the call's effect and its answer."""
+    """Return a fate with `event` between the effect of the call and its answer."""
 
     def fate(perform: Callable[[], Any]) -> Any:
         result = perform()
@@ -147,7 +148,7 @@ def followed_by(event: Callable[[], object]) -> Fate:
 
 
 class Delayed:
-    """A request that is still under way when its sender has given up on the answer."""
+    """A request that is still under way when its sender has given up."""
 
     def __init__(self) -> None:
         self._perform: Callable[[], Any] | None = None
@@ -157,7 +158,7 @@ class Delayed:
         raise OutcomeUnknown("no answer yet")
 
     def arrive(self) -> Any:
-        """Let it arrive now."""
+        """Perform the request now."""
         assert self._perform is not None
         return self._perform()
 
@@ -166,13 +167,13 @@ class Delayed:
 
 
 class ScriptedStore(ObjectStore):
-    """A server in memory whose calls meet their fates; named ``head``, ``put``, ``copy`` and so on.
+    """A server in memory whose calls follow the script; named ``head``, ``put``, ``copy`` and so on.
 
     Args:
-        inner: where the objects are.
+        inner: the store with the objects.
         script: log and fates.
-        ignores: it answers as if there were no conditions.
-        request_expiry: it enforces expiries; otherwise its client cannot ask for them.
+        ignores: whether it ignores conditions.
+        request_expiry: whether it enforces expiries; otherwise its client cannot use them.
     """
 
     def __init__(
@@ -234,14 +235,14 @@ class ScriptedStore(ObjectStore):
 
 
 class ScriptedTable(Table):
-    """A table in memory whose calls meet their fates; named ``take`` (all puts), ``read``, ``check``.
+    """A table in memory whose calls follow the script; named ``take`` (all puts), ``read``, ``check``.
 
-    Findings of probes are kept in it, too; what becomes of those is not the script's matter.
+    It also keeps the findings of probes; requests for those do not follow the script.
 
     Args:
-        inner: where the items are.
+        inner: the table with the items.
         script: log and fates.
-        tells: whether a failed condition brings the item along.
+        tells: whether a failed condition returns the item.
     """
 
     def __init__(self, inner: Table, script: Script, *, tells: bool = True) -> None:
@@ -302,14 +303,14 @@ def _failing(error: Exception) -> InFlight[Any]:
 
 
 class World:
-    """One store, one table and one clock, and a client whose calls go wrong as the script says.
+    """One store, one table and one clock, and a client whose calls fail as the script says.
 
     Args:
         mode: as of `ConditionalStore`.
         ignores, request_expiry: as of `ScriptedStore`.
         tells: as of `ScriptedTable`.
-        settings: how leases are kept.
-        probe_report: what is known of the store; by default, that it enforces expiries.
+        settings: of leases.
+        probe_report: of the store; by default, it enforces expiries.
     """
 
     def __init__(
@@ -325,7 +326,7 @@ class World:
         self.clock = Timetable()
         self.script = Script()
         self.settings = settings or LeaseSettings()
-        #: What is there in truth, past all scripts.
+        #: The real content, without the script.
         self.objects = MemoryStore(clock=self.clock)
         self.items = open_table("memory://", LEASE_SCHEMA, clock=self.clock)
         self.items.create()
@@ -346,7 +347,7 @@ class World:
         )
 
     def plant(self, **values: Any) -> LeaseRecord:
-        """Put a record of somebody else into the table, over what is there."""
+        """Put a record of another client into the table, over any existing one."""
         defaults = {
             "path": "a",
             "etag": "*",
@@ -370,7 +371,7 @@ class World:
         self.items.delete(Key(path, etag))
 
     def record(self, path: str = "a", etag: str = "*") -> LeaseRecord:
-        """Return the record as it is in the table."""
+        """Return the record in the table."""
         item = self.items.get(Key(path, etag))
         assert item is not None
         return LeaseRecord.from_item(item)

@@ -1,6 +1,6 @@
-"""Kinds of damage to a namespace, each planted behind its back, and what has to become of it.
+"""Kinds of damage to a namespace, planted without its knowledge, and the results of their repair.
 
-`DAMAGES` has all of them; `unit.namespace.test_repair` finds and repairs each, and looks whether
+`DAMAGES` has all of them. `unit.namespace.test_repair` finds and repairs each one, and checks whether
 anything was lost.
 """
 
@@ -42,19 +42,19 @@ def entry(at: World, path: str) -> Entry:
 
 
 def put(at: World, record: Entry | Directory | Guard | Garbage | Tombstone) -> None:
-    """Write a record, whatever there is."""
+    """Write a record over any existing one."""
     at.table.put(record.to_item())
 
 
 def directory(at: World, path: str) -> Directory:
-    """Return the directory record of what is at a path."""
+    """Return the directory record of the directory at a path."""
     item = at.table.get(KEYS.directory(entry(at, path).id))
     assert item is not None
     return Directory.from_item(item)
 
 
-def gate(at: World, path: str, shard: int = 0) -> Guard:
-    """Return a gate of the directory at a path."""
+def guard(at: World, path: str, shard: int = 0) -> Guard:
+    """Return a guard record of the directory at a path."""
     item = at.table.get(KEYS.guard(entry(at, path).id, shard))
     assert item is not None
     return Guard.from_item(item)
@@ -62,18 +62,19 @@ def gate(at: World, path: str, shard: int = 0) -> Guard:
 
 @frozen
 class Damage:
-    """Something that is done to a namespace behind its back.
+    """A change to a namespace without its knowledge.
 
     Attributes:
-        kind: what is found then.
-        does: does it.
-        others: what is found besides.
-        left: what is found after a repair.
+        kind: the problem that fsck finds.
+        does: makes the change.
+        others: problems that fsck finds too.
+        left: problems that remain after a repair.
         only: kinds to repair; by default all.
-        lost: how many files of the log cannot be read afterwards: none that the log can bring back.
-        moved: how many things are in lost+found afterwards.
+        lost: number of files of the log that cannot be read afterwards, because the log cannot restore
+            them.
+        moved: number of entries in lost+found afterwards.
         logged: whether the namespace keeps a log.
-        rounds: how often it takes a check and a repair until nothing is left to do.
+        rounds: number of checks with repairs until nothing is left to do.
     """
 
     kind: str
@@ -113,7 +114,7 @@ def wrong_shard(at: World) -> None:
 
 
 def name_twice(at: World) -> None:
-    for number in range(100):  # until there is a name that was put elsewhere when there was one shard
+    for number in range(100):  # until a name is found that was in another place when there was one shard
         name = f"n{number}"
         if len(shards_of(name, 2, 1)) == 2:
             break
@@ -124,7 +125,7 @@ def name_twice(at: World) -> None:
 
 
 def name_twice_of_either_kind(at: World) -> None:
-    """Have a file in the first shard of a directory, and a directory of its name in another."""
+    """Put a file in the first shard of a directory, and a directory with its name in another shard."""
     name = next(f"n{number}" for number in range(100) if shards_of(f"n{number}", 2, 1) == (1, 0))
     at.lake.make_directory("d")
     at.lake.write(f"d/{name}", b"1")
@@ -206,7 +207,7 @@ def store_unnamed(at: World) -> None:
 
 
 def newer_elsewhere(at: World) -> None:
-    """Have another namespace in the table, with a file that a newer library has written."""
+    """Add another namespace to the table, with a file in the format of a newer library."""
     other = Namespace(at.table, at.store, "other", clock=at.clock)
     other.create()
     other.write("x", b"precious")
@@ -215,14 +216,14 @@ def newer_elsewhere(at: World) -> None:
 
 
 def with_more_fields(table: Table, entry: Entry) -> None:
-    """Have an entry be of this format, with a field that this library does not know."""
+    """Write an entry in this format with a field that this library does not know."""
     body = {**document_of(entry.to_item(), "namespace-file", "namespace-directory").body, "owner": "me"}
     kind = "namespace-directory" if entry.is_directory else "namespace-file"
     table.put({**entry.to_item(), "body": encode(Document(kind, body))})
 
 
 def written_by_newer(table: Table, entry: Entry) -> None:
-    """Have an entry be of a format of which nothing is known yet."""
+    """Write an entry in a format that this library does not know."""
     fields = json.loads(bytes(entry.to_item()["body"]))  # type: ignore[arg-type]
     table.put({**entry.to_item(), "body": json.dumps({**fields, "format": 99}).encode()})
 
@@ -240,7 +241,7 @@ def lose_object(at: World) -> None:
 
 
 def change_outside(at: World) -> None:
-    """Change an object of a bound directory whose rows are believed."""
+    """Change an object of a bound directory whose rows never expire."""
     at.store.put("raw/a", b"1")
     at.lake.bindings.bind("raw/", "in", max_age=None)
     at.lake.bindings.sync("in")
@@ -248,7 +249,7 @@ def change_outside(at: World) -> None:
     at.store.put("raw/a", b"22")
 
 
-def stray_gate(at: World) -> None:
+def stray_guard(at: World) -> None:
     trashed = next(
         each for each in at.entries(at.table).values() if each.key.hash.startswith("lake/e/trash")
     )
@@ -256,14 +257,14 @@ def stray_gate(at: World) -> None:
 
 
 def unreadable(at: World) -> None:
-    """Of what comes after it nobody knows whether it is so still: the log is not believed."""
+    """Spoil the last entry of the log. Nothing later is known, so the log is not trusted."""
     at.lake.write("over", b"3")
     *_, last = at.store.list("log/decided/")
     at.store.put(last.path, b"{}")
 
 
 def lose_part(at: World) -> None:
-    """Have a lifecycle rule remove a part of the base."""
+    """Remove a part of the checkpoint, as a lifecycle rule might."""
     at.clock.advance(100_000)
     at.lake.maintenance.compact_log()
     [part] = at.store.list("log/base-parts/")
@@ -294,14 +295,14 @@ def wrong_record(at: World) -> None:
 
 
 def exchange_objects(at: World) -> None:
-    """Have two files name the objects of each other."""
+    """Exchange the objects of two files."""
     first, second = entry(at, "empty/b/1"), entry(at, "empty/b/2")
     put(at, evolve(first, data=second.data))
     put(at, evolve(second, data=first.data))
 
 
 def move_object(at: World) -> None:
-    """Copy the object of a file elsewhere, remove it, and have the file name the copy."""
+    """Copy the object of a file, remove the original, and let the file name the copy."""
     found = entry(at, "over")
     assert found.data is not None
     copy = at.store.put("abc/abc" + 29 * "7", at.store.get(found.data.path).data)
@@ -310,7 +311,7 @@ def move_object(at: World) -> None:
 
 
 def name_another_object(at: World) -> None:
-    """Have a file name another object, though its own is there."""
+    """Let a file name another object, though its own still exists."""
     found = entry(at, "over")
     assert found.data is not None
     other = at.store.put("theirs", b"theirs")
@@ -318,7 +319,7 @@ def name_another_object(at: World) -> None:
 
 
 def corrupt_with_a_copy(at: World) -> None:
-    """Have a directory that cannot be read, and a copy of it in the wrong shard of one in the trash."""
+    """Corrupt a directory, and put a copy of it into the wrong shard of a directory in the trash."""
     found = entry(at, "empty/b")
     entries = at.entries(at.table).values()
     trashed = next(each for each in entries if each.key.hash.startswith("lake/e/trash"))
@@ -327,73 +328,76 @@ def corrupt_with_a_copy(at: World) -> None:
 
 
 def newer_with_another_object(at: World, *, closed: bool = False) -> None:
-    """Have a newer row that names the object of another file; and nothing can be added to the root."""
+    """Write a newer row that names the object of another file.
+
+    If `closed`, nothing can be added to the root.
+    """
     found, other = entry(at, "over"), entry(at, "empty/new")
     put(at, evolve(found, version=found.version + 2, data=other.data))
     if closed:
-        at.table.delete(gate(at, "").key)
+        at.table.delete(guard(at, "").key)
 
 
 def move_row(at: World, name: str) -> None:
-    """Have an entry in the same directory under another name."""
+    """Give an entry another name in the same directory."""
     found = entry(at, "over")
     at.table.delete(found.key)
     put(at, evolve(found, key=Key(found.key.hash, name)))
 
 
 def add_row(at: World, name: str) -> None:
-    """Add an entry that the log has not, in the root."""
+    """Add an entry to the root that is not in the log."""
     theirs = Data.of(at.store.head(at.store.put("theirs", b"2").path))
     key = KEYS.entry(ROOT, shards_of(name, 2, 1)[0], name)
     put(at, evolve(entry(at, "over"), key=key, id="added", data=theirs))
 
 
 def change_binding(at: World) -> None:
-    """Have a bound directory be bound to another prefix."""
+    """Bind a bound directory to another prefix."""
     at.lake.bindings.bind("raw/", "in", max_age=60)
     found = entry(at, "in")
     put(at, evolve(found, binding=Binding(prefix="other/", max_age=60)))
 
 
 def change_data(at: World, **changes: Any) -> None:
-    """Change what a file says of its object."""
+    """Change fields of the object that a file names."""
     found = entry(at, "over")
     assert found.data is not None
     put(at, evolve(found, data=evolve(found.data, **changes)))
 
 
 def change_kind(at: World, path: str) -> None:
-    """Have a file be a directory, or a directory a file."""
+    """Make a directory of a file, or a file of a directory."""
     found = entry(at, path)
     data = entry(at, "over").data if found.is_directory else None
     put(at, evolve(found, data=data))
 
 
 def put_below_itself(at: World) -> None:
-    """Have the root be in one of its directories, too."""
+    """Add a second entry of the root in one of its directories."""
     root, inside = entry(at, ""), entry(at, "empty/b")
     put(at, evolve(root, key=KEYS.entry(inside.id, 0, "again")))
 
 
 def second_record(at: World) -> None:
-    """Have two records tell where a directory is."""
+    """Add a second record of the place of a directory."""
     found = entry(at, "empty/b")
     put(at, Directory(key=Key(KEYS.directory(found.id).hash, "2"), parent=ROOT, name="elsewhere"))
 
 
-def beside_a_gate(at: World) -> None:
-    """Put a record under the hash key of a gate."""
-    found = gate(at, "empty")
+def add_to_guards(at: World) -> None:
+    """Put a record under the hash key of a guard record."""
+    found = guard(at, "empty")
     put(at, evolve(found, key=Key(found.key.hash, "x"), shards=1))
 
 
-def entry_in_a_gate(at: World) -> None:
-    """Put an entry in the place of a gate."""
-    at.table.put(evolve(entry(at, "over"), key=gate(at, "empty").key).to_item())
+def entry_over_guard(at: World) -> None:
+    """Put an entry in the place of a guard record."""
+    at.table.put(evolve(entry(at, "over"), key=guard(at, "empty").key).to_item())
 
 
 def lose_garbage(at: World) -> None:
-    """Forget an object that is to be removed."""
+    """Remove the records of objects that are to be deleted."""
     at.lake.write("over", b"later")
     for item in list(at.table.scan()):
         if "/x/" in str(item["place"]):
@@ -401,32 +405,32 @@ def lose_garbage(at: World) -> None:
 
 
 def lose_mark(at: World) -> None:
-    """Remove the object by which the store is known."""
+    """Remove the object that identifies the store."""
     mark = at.lake.describe(writing=False).identity
     assert mark is not None
     at.store.delete(mark)
 
 
 def change_marker(at: World, **changes: Any) -> None:
-    """Have the marker say something else."""
+    """Change fields of the metadata record."""
     marker = NamespaceMetadata.from_item(marker_of(at))
     at.table.put({**marker_of(at), "body": evolve(marker, **changes).to_item()["body"]})
 
 
 def marker_of(at: World) -> Item:
-    """Return the marker's item."""
+    """Return the item of the metadata record."""
     item = at.table.get(KEYS.metadata)
     assert item is not None
     return item
 
 
 def spoil_marker(at: World) -> None:
-    """Have a marker that cannot be read."""
+    """Make the metadata record unreadable."""
     at.table.put({**marker_of(at), "body": b"{"})
 
 
 def spoil_tombstone(at: World, *, logged: bool = True) -> None:
-    """Have a tombstone that cannot be read; or one that the log does not have."""
+    """Make a tombstone unreadable; with `logged` false, one that is not in the log."""
     at.store.put("raw/a", b"1")
     at.lake.bindings.bind("raw/", "in", max_age=60)
     at.lake.delete("in/a")
@@ -435,20 +439,20 @@ def spoil_tombstone(at: World, *, logged: bool = True) -> None:
 
 
 def empty_log(at: World, *, but_the_first: bool = False) -> None:
-    """Remove what the log has, or what it had first."""
+    """Remove all entries of the log, or only the first one."""
     entries = sorted(at.store.list("log/decided/"), key=lambda info: info.last_modified)
     for info in entries[: 1 if but_the_first else None]:
         at.store.delete(info.path)
 
 
 def cut_log(at: World) -> None:
-    """Cut an entry of the log."""
+    """Truncate an entry of the log."""
     *_, last = at.store.list("log/decided/")
     at.store.put(last.path, at.store.get(last.path).data[:40])
 
 
 def lose_and_take(at: World) -> None:
-    """Lose a directory with five files, and write to its path."""
+    """Remove a directory with five files, and write to its path."""
     for number in range(5):
         at.lake.write(f"a/b/{number}", b"%d" % number)
     lose(at, "a/b")
@@ -456,13 +460,13 @@ def lose_and_take(at: World) -> None:
 
 
 def without_log(at: World) -> Namespace:
-    """Return the namespace as one that keeps no log."""
+    """Return the namespace as one without a log."""
     change_marker(at, log=None)
     return Namespace(at.table, at.store, "lake", clock=at.clock, backoff=QUICK, grace=0)
 
 
 def spoil(at: World, random: Random) -> None:
-    """Do something to a record or two, whatever they are."""
+    """Change a random record or two."""
     items = list(at.table.scan())
     entries = [Entry.from_item(item) for item in items if {"id", "body"} <= item.keys()]
     files = [each for each in entries if each.data is not None]
@@ -503,7 +507,7 @@ DAMAGES = {
     "a directory record cannot be read": Damage(
         "corrupt-record", lambda at: corrupt(at, KEYS.directory(entry(at, "empty").id))
     ),
-    "a gate cannot be read": Damage(
+    "a guard cannot be read": Damage(
         "corrupt-record", lambda at: corrupt(at, KEYS.guard(entry(at, "empty").id, 3))
     ),
     "garbage cannot be read": Damage(
@@ -546,11 +550,11 @@ DAMAGES = {
         "unreachable-entry", forget_directory, frozenset({"log-newer", "stray-guard"})
     ),
     "a directory is below itself": Damage("cycle", cycle, frozenset({"row-newer"})),
-    "a gate is gone": Damage(
+    "a guard is gone": Damage(
         "no-guard", lambda at: at.table.delete(KEYS.guard(entry(at, "empty").id, 2))
     ),
-    "a gate is wrong": Damage("wrong-guard", lambda at: put(at, evolve(gate(at, "empty"), shards=1))),
-    "a gate is left": Damage("stray-guard", stray_gate),
+    "a guard is wrong": Damage("wrong-guard", lambda at: put(at, evolve(guard(at, "empty"), shards=1))),
+    "a guard is left": Damage("stray-guard", stray_guard),
     "an entry is in the wrong shard": Damage("wrong-shard", wrong_shard, frozenset({"record-differs"})),
     "a name is there twice": Damage("duplicate-name", name_twice, frozenset({"row-newer"})),
     "a file and a directory have one name": Damage("duplicate-name", name_twice_of_either_kind),
@@ -648,8 +652,8 @@ DAMAGES = {
     "a file is where jobs are": Damage(
         "bad-name", lambda at: add_row(at, ".staging"), frozenset({"row-newer"}), moved=1
     ),
-    "there is something beside a gate": Damage("misplaced-record", beside_a_gate),
-    "an entry is in the place of a gate": Damage("corrupt-record", entry_in_a_gate),
+    "there is something beside a guard": Damage("misplaced-record", add_to_guards),
+    "an entry is in the place of a guard": Damage("corrupt-record", entry_over_guard),
     "a directory has two records": Damage("misplaced-record", second_record),
     "the root is below itself": Damage("duplicate-directory", put_below_itself),
     "the root is below itself, without a log": Damage(

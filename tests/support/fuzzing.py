@@ -1,7 +1,7 @@
-"""What the fuzz tests share: hostile values, damage to what is stored, and what may come of it.
+"""Helpers of the fuzz tests: hostile values, damage to stored data, and the allowed results.
 
-Every property is run twice: in the default run with few examples and always the same ones, and in a
-campaign (`pytest -m campaign`) with new ones for as long as it is told.
+Every property runs with a few fixed examples in the default run, and with new examples for a given time
+in a campaign (`pytest -m campaign`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 
 T = TypeVar("T")
 
-#: Seconds within which whatever is parsed must be parsed. Far more than it takes; a hang is longer.
+#: Seconds within which any input must be parsed. It is far more than needed; a hang takes longer.
 PATIENCE = 60.0
 
-#: Stand for what `json.dumps` cannot write, or not at a bearable size.
+#: Placeholders for values that `json.dumps` cannot write, or only with a huge size.
 DIGITS = "@digits@"
 DEEP = "@deep@"
 BOTTOMLESS = "@bottomless@"
@@ -53,7 +53,10 @@ class Properties:
     def __call__(
         self, examples: int, **strategies: st.SearchStrategy[Any]
     ) -> Callable[[Callable[..., None]], Callable[[], None]]:
-        """Make a test of a check: `examples` of what `strategies` give, the same in every run."""
+        """Return a decorator that makes a test of a check.
+
+        It takes `examples` examples from `strategies`, the same in every run.
+        """
 
         def decorate(check: Callable[..., None]) -> Callable[[], None]:
             self._all.append((check, strategies))
@@ -64,12 +67,12 @@ class Properties:
         return decorate
 
     def campaign(self, seconds: float, number: int, **fixtures: Any) -> int:
-        """Run all properties in turn for about `seconds`; return how many examples were tried.
+        """Run all properties in turn for about `seconds`; return the number of examples.
 
         Args:
-            seconds: how long; each property has at least one turn.
-            number: seed of the first turn; the next one has the next number, and so on.
-            fixtures: what checks want besides what is made up for them.
+            seconds: time limit; each property has at least one turn.
+            number: seed of the first turn; each later turn has the next number.
+            fixtures: arguments of checks that strategies do not provide.
         """
         end = time.monotonic() + seconds
         tried = 0
@@ -95,16 +98,16 @@ class Properties:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give an empty directory, in memory if that can be had: fsync is not what is tested here."""
+    """Yield an empty directory, in memory if possible, because fsync is not under test here."""
     memory = "/dev/shm"
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
         yield Path(directory)
 
 
 def outcome(call: Callable[[], T], *errors: type[Exception]) -> T | Exception:
-    """Return what `call` returns, or the error that it raises, which must be one of `errors`.
+    """Return the result of `call`, or the error that it raises, which must be one of `errors`.
 
-    Any other error comes out as it is, and so fails the test; so does taking too long.
+    Any other error passes through and fails the test, and so does a call that takes too long.
     """
     begun = time.monotonic()
     result: T | Exception
@@ -123,10 +126,10 @@ ENOUGH = 60
 
 
 class Canned:
-    """A server on loopback that answers with whatever bytes it is given, and then hangs up.
+    """A server on loopback that answers with given bytes, and then hangs up.
 
-    `answers` are given in turn, the last of them again and again; after `ENOUGH` requests all are
-    refused, so that a client that never ends is seen by `served`.
+    It sends `answers` in turn, and repeats the last one. After `ENOUGH` requests it refuses all, so that
+    `served` reveals a client that never stops.
     """
 
     REFUSAL = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"
@@ -143,12 +146,12 @@ class Canned:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # which ends an accept() that is waiting
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends an accept() that waits
         self._thread.join()
         self._listener.close()
 
     def give(self, *answers: bytes) -> None:
-        """Answer with these from now on."""
+        """Set the answers of the next requests."""
         self.answers = answers
         self.served = 0
 
@@ -183,7 +186,7 @@ def _read_request(connection: socket.socket) -> bool:
 
 
 def http(body: bytes = b"", status: object = "200 OK", **headers: object) -> bytes:
-    """Return an answer; headers are given with underscores."""
+    """Return a response; names of headers have underscores for hyphens."""
     told = {"content_length": len(body), **headers}
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value is not None]
     head = "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""])
@@ -231,7 +234,7 @@ WILD_NUMBERS = (
     *(10**20, 10**38 - 1, 10**38, 10**400),
     *(0.5, -0.0, 1e17, 1e308, -1e308, math.nan, math.inf, -math.inf),
 )
-#: Every value that one of the parsers has ever been suspected of stumbling over.
+#: Values that may confuse a parser.
 HOSTILE: tuple[Any, ...] = (
     *(None, True, False),
     *WILD_TEXTS,
@@ -240,14 +243,14 @@ HOSTILE: tuple[Any, ...] = (
     *([["a", "b"], ["a", "c"]], {"a": 1}, {"ab": "cd"}, {"": None}),
 )
 
-#: Text that is Unicode.
+#: Text that is valid Unicode.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-#: Text as nobody should have written it.
+#: Text that no careful writer produces.
 wild_texts = st.text(max_size=12) | st.sampled_from(WILD_TEXTS)
-#: Numbers at and beyond what any field holds.
+#: Numbers up to and beyond the limits of all fields.
 wild_numbers = st.integers() | st.floats() | st.sampled_from(WILD_NUMBERS)
 wild_scalars = st.none() | st.booleans() | wild_numbers | wild_texts
-#: JSON values, and what Python takes for such: NaN, infinity, lone surrogates.
+#: JSON values, and others that Python accepts as JSON: NaN, infinity, lone surrogates.
 wild_json = st.sampled_from(HOSTILE) | st.recursive(
     wild_scalars,
     lambda inner: (
@@ -261,7 +264,7 @@ wild_json = st.sampled_from(HOSTILE) | st.recursive(
 
 
 def dumps(value: Any) -> str:
-    """Return `value` as JSON text, or what goes for it, with the stand-ins replaced."""
+    """Return `value` as JSON text, or similar text, with the placeholders replaced."""
     text = json.dumps(value, ensure_ascii=True)
     if "@" not in text:
         return text
@@ -273,9 +276,9 @@ def dumps(value: Any) -> str:
 
 
 def sealed(kind: object, body: Mapping[str, Any], format: object = 1) -> bytes:
-    """Return a record with this body and with a checksum that is right, as far as there is one.
+    """Return a record with this body and a correct checksum, if the body has one.
 
-    Written apart from `commitlog.oplog.codec`, and less careful: it takes what that would refuse.
+    This code is independent of `commitlog.oplog.codec`, and accepts bodies that the codec refuses.
     """
     fields = {**body, "kind": kind, "format": format}
     try:
@@ -305,14 +308,14 @@ def replaced(document: Any, values: Iterable[Any] = HOSTILE) -> Iterator[Any]:
 
 
 def says(stored: Any, read: Any) -> bool:
-    """Tell whether all that was `read` is what is `stored`; more may be stored than was read."""
+    """Return whether `stored` contains everything that was `read`; it may contain more."""
     if isinstance(read, dict):
         return isinstance(stored, dict) and all(
             name in stored and says(stored[name], value) for name, value in read.items()
         )
     if isinstance(read, (list, tuple)):
         return isinstance(stored, list) and len(stored) == len(read) and all(map(says, stored, read))
-    if isinstance(read, float):  # JSON does not tell 1 from 1.0
+    if isinstance(read, float):  # JSON does not distinguish 1 and 1.0
         return type(stored) in (int, float) and float(stored) == read
     return type(stored) is type(read) and stored == read
 
@@ -327,7 +330,7 @@ def damaged_json(draw: st.DrawFn, document: Any, hostile: st.SearchStrategy[Any]
 
 
 def _damage(draw: st.DrawFn, value: Any, hostile: st.SearchStrategy[Any]) -> Any:
-    """Go down a random way, and change what is there."""
+    """Descend a random path, and change the value there."""
     if isinstance(value, dict) and value and draw(st.integers(0, 4)):
         name = draw(st.sampled_from(sorted(value)))
         match draw(st.sampled_from(["deeper", "deeper", "remove", "add", "rename"])):
@@ -356,7 +359,7 @@ def _damage(draw: st.DrawFn, value: Any, hostile: st.SearchStrategy[Any]) -> Any
 
 @st.composite
 def damaged_bytes(draw: st.DrawFn, data: bytes) -> bytes:
-    """Return `data` cut short, overwritten, shifted, doubled or spelt in another encoding."""
+    """Return `data` truncated, overwritten, shifted, doubled or encoded differently."""
     at = draw(st.integers(0, max(0, len(data) - 1)))
     length = draw(st.integers(0, 40))
     match draw(

@@ -1,6 +1,6 @@
-"""A bucket whose objects bear the times that a test wants, and an engine that crashes where it is told.
+"""A bucket whose objects have given times, and an engine that crashes at given steps.
 
-`Engine` does what Structured Streaming does with a source: the offset goes into a durable log before the
+`Engine` treats a source as Structured Streaming does: the offset is written to a durable log before the
 batch is read, a batch that is not committed is read again from that log, and the sink keeps the first
 result of each batch number. A *record* is one byte of one version of an object.
 """
@@ -33,15 +33,15 @@ from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
 from support.library import GetClass, original
 
-#: Path, etag, and number of the byte.
+#: Path, etag, and position of the byte.
 Record = tuple[str, str, int]
 
 
 class Bucket(MemoryStore):
-    """A store in memory that dates objects as it is told."""
+    """A store in memory whose objects have given times."""
 
     def put_at(self, path: str, body: bytes, modified: float, *, etag: str | None = None) -> str:
-        """Put an object that bears a time, as a multipart upload that began then; return its etag."""
+        """Put an object with the time at which its multipart upload began; return its etag."""
         result = self.put(path, body)
         key = self.key(path)
         found = self._space.objects[key]
@@ -57,7 +57,7 @@ def state_table(clock: Clock | None = None) -> MemoryTable:
 
 
 def records_of(pinned: Pinned, slice: Slice) -> Iterator[list[Record]]:
-    """Yield the records of a slice, two at a time, each read by a request of its own."""
+    """Yield the records of a slice, two at a time, each pair read by a separate request."""
     file = slice.file
     for at in range(slice.start, slice.end, 2):
         data = pinned.get(file.path, start=at, end=min(at + 2, slice.end))
@@ -76,18 +76,18 @@ def read(fetch: Fetch, partition: Partition, decode: Decode = records_of) -> lis
 
 
 class Stop(Exception):
-    """The engine's process dies."""
+    """The death of the engine's process."""
 
 
 @define
 class Checkpoint:
-    """What an engine keeps where no crash reaches it.
+    """The state of an engine that survives crashes.
 
     Attributes:
         log: the end offset of each batch, in order.
-        committed: how many of them are done.
+        committed: number of committed batches.
         sink: the records of each batch.
-        slices: the slices of each batch, those of empty files included.
+        slices: the slices of each batch, including those of empty files.
     """
 
     log: list[dict[str, Any]] = field(factory=list)
@@ -97,7 +97,7 @@ class Checkpoint:
 
     @property
     def records(self) -> Counter[Record]:
-        """How often each record was delivered."""
+        """Number of deliveries of each record."""
         return Counter(record for batch in self.sink.values() for record in batch)
 
 
@@ -107,12 +107,12 @@ class Engine:
 
     Attributes:
         store, table, settings, clock: of the source.
-        checkpoint: that of the query.
+        checkpoint: of the query.
         splits: whether files can be read in ranges.
-        step: called between any two calls, with the name of what comes next; may raise `Stop`.
+        step: called before each call, with its name; may raise `Stop`.
         new_id: as of `Ingest`.
         decode: reads slices.
-        code: returns the class that takes the place of a class of the library.
+        code: returns the class to use for a class of the library.
     """
 
     store: ObjectStore
@@ -146,7 +146,7 @@ class Engine:
         self.fetch = self.code(Fetch)(self.store, problems, self.settings)
 
     def batch(self) -> bool:
-        """Run the batch that was begun, or else the next one; return False if there is none."""
+        """Run the unfinished batch, or else the next one; return False if there is none."""
         kept = self.checkpoint
         number = kept.committed
         if len(kept.log) == number:
@@ -178,7 +178,7 @@ class Engine:
         return True
 
     def drain(self, most: int = 10_000) -> int:
-        """Run batches until there are none; return how many there were."""
+        """Run batches until there are none; return their number."""
         for number in range(most):
             if not self.batch():
                 return number
@@ -186,13 +186,13 @@ class Engine:
 
 
 class Vast(MemoryStore):
-    """A bucket with very many objects below ``in/``, none of which exists before it is listed.
+    """A bucket with very many objects below ``in/``, which are generated when they are listed.
 
     Attributes:
-        size: how many there are; object number n was put n seconds after `begun`.
+        size: number of objects; object number n was put n seconds after `begun`.
         begun: an epoch second.
-        pages: how many pages were listed.
-        lowest: when an object number -1 was put, which is listed before all others; None: it was not.
+        pages: number of listed pages.
+        lowest: time of the put of an object number -1, which is listed first; None without one.
     """
 
     def __init__(self, size: int, *, clock: Clock, begun: float = 0.0) -> None:
@@ -203,7 +203,7 @@ class Vast(MemoryStore):
         self.lowest: float | None = None
 
     def info(self, number: int) -> ObjectInfo:
-        """Return what is known of one."""
+        """Return the description of an object."""
         modified = self.begun + number
         if number < 0 and self.lowest is not None:
             modified = self.lowest

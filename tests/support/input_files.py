@@ -1,4 +1,4 @@
-"""Helpers of the tests of input formats: files in memory, cut into slices, read in small pieces."""
+"""Helpers of the tests of input formats: files in memory, cut into slices, read in small parts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def pinned(data: bytes, path: str = "in/file", store: ObjectStore | None = None)
 
 
 def slices(file: File, cuts: Sequence[int] = ()) -> list[Slice]:
-    """Return the slices that `cuts` make of a file, in order."""
+    """Return the slices of a file between `cuts`, in order."""
     bounds = [0, *sorted({cut for cut in cuts if 0 < cut < file.size}), file.size]
     return [Slice(file, *pair) for pair in itertools.pairwise(bounds)]
 
 
 @contextlib.contextmanager
 def pieces_of(size: int) -> Iterator[None]:
-    """Have files read so many bytes at a time."""
+    """Read files in parts of `size` bytes within the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compression, "PIECE_BYTES", size)
         patch.setattr(compression, "_FEED_BYTES", size)
@@ -58,7 +58,7 @@ def records(
 
 @contextlib.contextmanager
 def small_up_to(size: int) -> Iterator[None]:
-    """Have files of more bytes read in ranges."""
+    """Read files of more than `size` bytes in ranges within the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(io, "SMALL", size)
         yield
@@ -66,7 +66,7 @@ def small_up_to(size: int) -> Iterator[None]:
 
 @frozen
 class Counting(Pinned):
-    """A file that keeps how many bytes each request brought."""
+    """A file that records the number of bytes of each request."""
 
     sizes: list[int] = field(factory=list)
 

@@ -1,4 +1,4 @@
-"""Which classes of the library a world runs: the originals, or copies with one rule broken."""
+"""The choice of classes that a world runs: those of the library, or copies with one rule broken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 class GetClass(Protocol):
-    """A function that returns the class that takes the place of a class of the library."""
+    """A function that returns the class to use for a class of the library."""
 
     def __call__(self, original: type[_T], /) -> type[_T]: ...
 

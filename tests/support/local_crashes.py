@@ -1,7 +1,7 @@
-"""Kill a process at every file operation of every mutation of a local store, and audit what is left.
+"""Kill a process at every file operation of every mutation of a local store, and audit the result.
 
-Run by ``unit.stores.test_local`` as a program of its own, since it forks. ``python local_crashes.py
-DIR`` prints a line for each mutation: its name, and at how many points it was killed.
+``unit.stores.test_local`` runs it as a separate program, since it forks. ``python local_crashes.py DIR``
+prints a line for each mutation: its name, and the number of points at which it was killed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _abort(store: LocalStore) -> None:
     store.abort(store.stage("new/dir/a", NEW))
 
 
-#: What is done, and on which path it shows.
+#: The mutations, and the path that each one changes.
 MUTATIONS: tuple[tuple[Callable[[LocalStore], None], str], ...] = (
     (_put, "new/dir/a"),
     (_update, "dir/a"),
@@ -69,7 +69,7 @@ MUTATIONS: tuple[tuple[Callable[[LocalStore], None], str], ...] = (
 
 
 def main(top: Path) -> None:
-    """Kill each mutation at point 0, 1, 2, … until it gets through alive."""
+    """Kill each mutation at point 0, 1, 2, …, until it ends before the point."""
     for mutation, path in MUTATIONS:
         point = 0
         while _dies(mutation, top / f"{mutation.__name__}-{point}", path, point):
@@ -115,7 +115,7 @@ def _die_at(point: int) -> None:
 
 
 def _audit(store: LocalStore, root: Path, path: str, before: ObjectInfo | None) -> None:
-    # as it was, or as it was to be; never anything between
+    # the old state or the new one, and nothing between
     info = store.begin_head(path)().info
     if info is None:
         found: tuple[object, ...] = ()
@@ -126,8 +126,8 @@ def _audit(store: LocalStore, root: Path, path: str, before: ObjectInfo | None) 
         found[1].pop("commitlog-nonce")  # type: ignore[attr-defined]
     assert found in (was, (NEW, {"kind": "new"}), ()), f"left: {found}"
     if found == was and before is not None and info is not None:
-        assert info.etag == before.etag, "an object that nothing happened to has another etag"
-    # the dead have left no lock, and nothing that stays for ever
+        assert info.etag == before.etag, "an unchanged object has another etag"
+    # a dead process leaves no lock and no file that stays for ever
     for upload in store.list_staged():
         store.abort(upload)
     for name in ("staged", "writing"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["FENCE", "broken_links", "without_code"]
 
-#: A block of code: its language, and its text.
+#: A block of code: its language and its text.
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -20,7 +20,7 @@ def without_code(text: str) -> str:
 
 
 def broken_links(page: Path) -> Iterator[str]:
-    """Yield each relative link of a page that names no file, or no heading of the file."""
+    """Yield each relative link of a page without a target file, or without a heading in it."""
     for link in _LINK.findall(without_code(page.read_text())):
         if "://" not in link:
             target, _, anchor = link.partition("#")
@@ -30,6 +30,6 @@ def broken_links(page: Path) -> Iterator[str]:
 
 
 def _anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub creates them."""
     headings = re.findall(r"^#+ (.*)$", without_code(page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,8 +1,8 @@
-"""A service that keeps tokens and breaks where it is told, a plain tree to compare with, and an auditor.
+"""A table with transaction tokens, a table that fails on demand, a plain tree, and an auditor.
 
-`Auditor.audit` checks what must be true of a namespace at any moment, whoever died in the middle of
-what, as `Namespace.audit` does; and what takes a memory: what was so before. The invariants are numbered
-as in docs/namespace.md.
+`Auditor.audit` checks the invariants that hold at any moment, whichever processes have died, as
+`Namespace.maintenance.fsck` does. It also checks those that need the earlier state. The invariants are
+numbered as in docs/namespace.md.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 def stored(store: ObjectStore, path: str, body: bytes = b"1") -> Data:
-    """Return an object that can be linked; it is put once."""
+    """Return an object that can be linked, and put it if it is missing."""
     try:
         info = store.head(path)
     except NotFound:
@@ -70,12 +70,12 @@ def stored(store: ObjectStore, path: str, body: bytes = b"1") -> Data:
 #: Seconds for which DynamoDB keeps the token of a transaction.
 TOKENS_KEPT = 600.0
 
-#: No pause to speak of, on a clock that does not wait.
+#: Negligible pauses, on a clock that does not wait.
 QUICK = Backoff(base=1e-6, cap=1e-6)
 
 
 def atomic_links(stand_in: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `Namespace.link_many` with a stand-in for its transactions: calls with ``atomic=True``."""
+    """Return `Namespace.link_many` with `stand_in` for its calls with ``atomic=True``."""
     real = Namespace.link_many
 
     def link_many(self: Namespace, files: Any, *, atomic: bool = True, **how: Any) -> Any:
@@ -85,7 +85,7 @@ def atomic_links(stand_in: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watched_executors(monkeypatch: pytest.MonkeyPatch, calls: int = LINK_BATCH_SIZE) -> list[int]:
-    """Check that each executor that `Namespace.link_many` gets makes so many calls in parallel.
+    """Check that each executor of `Namespace.link_many` makes `calls` calls in parallel.
 
     Returns the number of files of each of these calls of `link_many`.
     """
@@ -104,12 +104,12 @@ def watched_executors(monkeypatch: pytest.MonkeyPatch, calls: int = LINK_BATCH_S
 
 
 class ServiceTable(MemoryTable):
-    """A table in memory that does a transaction with the same token once, as DynamoDB does.
+    """A table in memory that performs a transaction with the same token once, as DynamoDB does.
 
     It forgets tokens after ten minutes, as DynamoDB may.
 
     Attributes:
-        applied: the tokens of the transactions that were done, in order.
+        applied: the tokens of the transactions that were performed, in order.
     """
 
     def __init__(self, *, clock: Clock | None = None) -> None:
@@ -119,7 +119,7 @@ class ServiceTable(MemoryTable):
         self.create()
 
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
-        """Do it, unless it was done under that token."""
+        """Perform the transaction, unless its token was used."""
         now = self._clock.epoch()
         if token is None or now - self._kept.get(token, -math.inf) > TOKENS_KEPT:
             super().transact(writes, token=token)
@@ -128,11 +128,12 @@ class ServiceTable(MemoryTable):
 
 
 class Wire(Table):
-    """A client's way to a table: counts its requests, and lets a test do anything at each of them.
+    """A client's connection to a table: it counts requests, and calls a hook for each of them.
 
     Attributes:
-        requests: how often each method was called.
-        step: is given the name of a request and what performs it, and performs it, or not; may raise.
+        requests: number of calls of each method.
+        step: a hook with the name of a request and a function that performs it. It may perform it, or
+            raise.
     """
 
     def __init__(self, table: Table) -> None:
@@ -142,34 +143,34 @@ class Wire(Table):
         self._table = table
 
     def create(self) -> bool:
-        """Not counted."""
+        """Create the table, not counted."""
         return self._table.create()
 
     def check(self) -> None:
-        """Not counted."""
+        """Check the table, not counted."""
         self._table.check()
 
     def describe(self) -> TableInfo:
-        """Not counted."""
+        """Describe the table, not counted."""
         return self._table.describe()
 
     def get(self, key: Key) -> Item | None:
-        """A read."""
+        """Read an item."""
         return self._do("get", lambda: self._table.get(key))
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
-        """A write."""
+        """Write an item."""
         self._do("put", lambda: self._table.put(item, condition=condition))
         return lambda: None
 
     def delete(self, key: Key, *, condition: TableCondition | None = None) -> None:
-        """A write."""
+        """Delete an item."""
         self._do("delete", lambda: self._table.delete(key, condition=condition))
 
     def query_page(
         self, hash_key: str, *, start_after: str = "", limit: int = 1000, token: str | None = None
     ) -> ItemPage:
-        """A read."""
+        """Read a page of items of a hash key."""
         return self._do(
             "query",
             lambda: self._table.query_page(hash_key, start_after=start_after, limit=limit, token=token),
@@ -178,14 +179,14 @@ class Wire(Table):
     def scan_page(
         self, *, segment: int = 0, segments: int = 1, limit: int = 1000, token: str | None = None
     ) -> ItemPage:
-        """A read."""
+        """Read a page of all items."""
         return self._do(
             "scan",
             lambda: self._table.scan_page(segment=segment, segments=segments, limit=limit, token=token),
         )
 
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
-        """A write."""
+        """Perform a transaction."""
         self._do("transact", lambda: self._table.transact(writes, token=token))
 
     def _do(self, what: str, perform: Callable[[], T]) -> T:
@@ -200,14 +201,14 @@ class Wire(Table):
         return answers[-1]
 
 
-# -- what must be true -------------------------------------------------------------------------------
+# -- invariants -----------------------------------------------------------------------------------------
 
 
 _decoded = lru_cache(maxsize=8192)(lambda fields: record_of(dict(fields)))
 
 
 class DecodedOnce(Snapshot):
-    """A snapshot that decodes an item once, however often a scan finds it: records are frozen."""
+    """A snapshot that decodes each item once, even if several scans find it; records are frozen."""
 
     @staticmethod
     def _decode(item: Item) -> Record | None:
@@ -217,13 +218,13 @@ class DecodedOnce(Snapshot):
 
 @define
 class Auditor:
-    """Looks at all records of a namespace as `Namespace.audit` does, and remembers what it saw.
+    """A checker of all records of a namespace, as `Namespace.maintenance.fsck`, and of their history.
 
     Attributes:
         table, name: the namespace.
-        store: its content, if that is to be looked at.
-        log: its log, if it keeps one that is to be looked at.
-        spared: names of problems that there may be.
+        store: its content, if that is checked.
+        log: its log, if it has one that is checked.
+        spared: names of problems that are allowed.
         objects: paths of all objects that are or were named.
     """
 
@@ -238,7 +239,7 @@ class Auditor:
     _scanned: tuple[object, TreeChecks, list[Finding]] | None = None
 
     def audit(self) -> dict[str, Entry]:
-        """Raise `AssertionError` if an invariant is broken; return what each path of the tree is."""
+        """Return the entry of each path; raise `AssertionError` if an invariant is broken."""
         shape, findings = self._scan()
         snapshot, found = shape.snapshot, list(findings)
         if self.log is not None:
@@ -259,7 +260,7 @@ class Auditor:
         return self._scan()[0].snapshot
 
     def _scan(self) -> tuple[TreeChecks, list[Finding]]:
-        """Return the records and what is wrong; scan a table that counts changes once for each."""
+        """Return the records and their problems; scan a table that counts its changes once for each."""
         changes = getattr(self.table, "changes", None)
         state = None if changes is None else (self.table, changes)
         if state is None or self._scanned is None or self._scanned[0] != state:
@@ -291,21 +292,21 @@ class Auditor:
 
 
 def objects_in(store: ObjectStore) -> list[ObjectInfo]:
-    """Return what a store has, but for what the library keeps there: the mark of a namespace, a log."""
+    """Return the objects of a store without those that the library keeps for itself."""
     return [info for info in store.list() if not info.path.startswith(RESERVED)]
 
 
-# -- what it is compared with ------------------------------------------------------------------------
+# -- the model ------------------------------------------------------------------------------------------
 
 
 class Model:
-    """A tree as plain as can be: the content of each path, None for directories."""
+    """A plain tree: the content of each path, None for directories."""
 
     def __init__(self, nodes: dict[tuple[str, ...], bytes | None] | None = None) -> None:
         self.nodes: dict[tuple[str, ...], bytes | None] = nodes or {(): None}
 
     def copy(self) -> Model:
-        """Return another one that is the same."""
+        """Return an equal tree."""
         return Model(dict(self.nodes))
 
     def __eq__(self, other: object) -> bool:
@@ -426,7 +427,7 @@ class Model:
 
 
 def outcome(call: Callable[[], object]) -> type[CommitError] | None:
-    """Return the kind of error that a call raises, or None."""
+    """Return the class of the error that a call raises, or None."""
     try:
         call()
     except TransactionCanceled:  # never meant for callers
@@ -437,7 +438,7 @@ def outcome(call: Callable[[], object]) -> type[CommitError] | None:
 
 
 def watched_transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return what grows by how many writes each transaction has, of any table in memory."""
+    """Return a list that gets the number of writes of each transaction of any table in memory."""
     sizes: list[int] = []
     real = MemoryTable.transact
 

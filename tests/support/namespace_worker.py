@@ -1,8 +1,8 @@
-"""A process that works on a namespace, and tells what it did: for tests with several of them.
+"""A process that works on a namespace and reports its operations, for tests with several processes.
 
-It is given a JSON object on its standard input, and prints a JSON list for each operation that it
-begins, and for each that has ended; `explained` tells whether there is an order of what several have
-told that a plain tree can follow.
+It reads a JSON object from its standard input, and prints a JSON list at the begin and at the end of
+each operation. `explained` checks whether a plain tree can perform the reported operations of several
+processes in some order.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ _FORMS = {"write": 2, "create": 2, "rename": 2, "rename over": 2, "replace": 2, 
 
 
 def main() -> None:
-    """Do what standard input says."""
-    told = json.load(sys.stdin)
-    table = open_table(told["table"], NAMESPACE_SCHEMA, **told["options"])
-    lake = Namespace(table, open_store(told["store"]), told["name"], grace=0, stable_paths=True)
+    """Perform the operations that standard input describes."""
+    options = json.load(sys.stdin)
+    table = open_table(options["table"], NAMESPACE_SCHEMA, **options["options"])
+    lake = Namespace(table, open_store(options["store"]), options["name"], grace=0, stable_paths=True)
     lake.describe()
-    draw = random.Random(told["seed"])
-    for number in range(told["operations"]):
-        action = _drawn(draw, f"{told['seed']}-{number}")
-        _tell("begins", time.monotonic(), *action)
+    draw = random.Random(options["seed"])
+    for number in range(options["operations"]):
+        action = _drawn(draw, f"{options['seed']}-{number}")
+        _report("begins", time.monotonic(), *action)
         try:
             _ACTIONS[action[0]][0](lake, *action[1:])
             end = "done"
@@ -93,7 +93,7 @@ def main() -> None:
             end = "unknown"
         except CommitError as error:
             end = type(error).__name__
-        _tell("ends", time.monotonic(), end)
+        _report("ends", time.monotonic(), end)
     lake.close()
 
 
@@ -105,25 +105,25 @@ def _drawn(draw: random.Random, body: str) -> Action:
     return (kind, *paths[: _FORMS.get(kind, 1)])
 
 
-def _tell(*words: object) -> None:
+def _report(*words: object) -> None:
     print(json.dumps(words), flush=True)
 
 
-# -- what became of it -------------------------------------------------------------------------------
+# -- the order of operations ----------------------------------------------------------------------------
 
 
 @frozen
 class Call:
-    """An operation that a process has begun; one that never ended has an end of infinity."""
+    """An operation that a process began; the end of an unfinished one is infinity."""
 
     action: Action
     began: float
     ended: float = float("inf")
-    told: str = "unknown"
+    outcome: str = "unknown"
 
 
 def calls_of(lines: Sequence[str]) -> list[Call]:
-    """Return what a process has told."""
+    """Return the operations that a process reported."""
     calls: list[Call] = []
     for line in lines:
         what, at, *words = json.loads(line)
@@ -136,12 +136,13 @@ def calls_of(lines: Sequence[str]) -> list[Call]:
 
 
 def explained(calls: Sequence[Call], before: Model, after: Model) -> bool:
-    """Tell whether the plain tree can do what was done, in an order in which it can have been.
+    """Return whether a plain tree can perform the operations in an order that their times allow.
 
-    An operation of unknown outcome may have been done at any time after it began, or never. Refusals
-    are left out: looking up a path takes several requests, so there need be no moment for them.
+    An operation of unknown outcome may have been performed at any time after its begin, or never.
+    Refused operations are left out: resolving a path takes several requests, so there may be no single
+    moment for them.
     """
-    open_ = sorted((call for call in calls if call.told in ("done", "unknown")), key=_begun)
+    open_ = sorted((call for call in calls if call.outcome in ("done", "unknown")), key=_begun)
     seen: set[Any] = set()
     pending = [(before, frozenset(range(len(open_))))]
     while pending:
@@ -150,15 +151,15 @@ def explained(calls: Sequence[Call], before: Model, after: Model) -> bool:
         if state in seen:
             continue
         seen.add(state)
-        if model == after and all(open_[number].told == "unknown" for number in left):
+        if model == after and all(open_[number].outcome == "unknown" for number in left):
             return True
         first = min((open_[number].ended for number in left), default=0.0)
         for number in left:
             call = open_[number]
             if call.began > first:
-                continue  # another one had ended before it began
+                continue  # another operation had ended before it began
             rest = left - {number}
-            if call.told == "unknown":
+            if call.outcome == "unknown":
                 pending.append((model, rest))
             changed = model.copy()
             if outcome(lambda: _ACTIONS[call.action[0]][1](changed, *call.action[1:])) is None:  # noqa: B023

@@ -78,12 +78,12 @@ NESTED = {
 
 
 def rows_for(name: str) -> pa.RecordBatch:
-    """Return rows with all values that the format `name` holds: each type, nulls, hostile text."""
+    """Return rows with all values that the format `name` supports: each type, nulls, hostile text."""
     columns = SIMPLE if name == "csv" else {**SIMPLE, **NESTED}
     height = 2 * max(len(values) for _, values in columns.values())
     arrays, fields = [], []
     for number, (column, (kind, values)) in enumerate(columns.items()):
-        # Nulls in a rhythm of the column's own, and one row with nothing else.
+        # Each column has nulls in its own pattern, and one row has only nulls.
         cells = [
             None if row == 5 or (row + number) % 4 == 3 else values[row % len(values)]
             for row in range(height)
@@ -94,14 +94,14 @@ def rows_for(name: str) -> pa.RecordBatch:
 
 
 def text_of(known: OutputFormat, *batches: pa.RecordBatch, compression: str | None = None) -> bytes:
-    """Return the content of a file of `batches`."""
+    """Return the content of a file with `batches`."""
     return write(known, *batches, compression=compression)[0]
 
 
 def write(
     known: OutputFormat, *batches: pa.RecordBatch, compression: str | None = None
 ) -> tuple[bytes, FileWriter]:
-    """Return the content of a file of `batches`, and its writer."""
+    """Return the content of a file with `batches`, and its writer."""
     target = io.BytesIO()
     writer = known.open_writer(target, batches[0].schema, compression)
     for batch in batches:

@@ -1,4 +1,4 @@
-"""What the tests of outputs share: a store whose mutations can be watched, and the audit."""
+"""Helpers of the tests of outputs: a store with a hook for each mutation, and the audit."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 from support.servers import Juicefs, Ministack
 
-#: Called with a mutation's name, its path, and what performs it; returns what that returned.
+#: Called with the name of a mutation, its path and a function that performs it; returns its result.
 Hook = Callable[[str, str, Callable[[], Any]], Any]
 
 
 def perform(_name: str, _path: str, mutation: Callable[[], Any]) -> Any:
-    """The hook that only lets everything happen."""
+    """Perform the mutation, as the default hook."""
     return mutation()
 
 
 class HookedStore(ObjectStore):
-    """`inner`, with every mutation handed to `hook`."""
+    """A store that passes every mutation of `inner` to `hook`."""
 
     def __init__(self, inner: ObjectStore, hook: Hook = perform) -> None:
         self.inner = inner
@@ -93,7 +93,7 @@ class HookedStore(ObjectStore):
 
 
 class HookedWriter(StageWriter):
-    """`inner`, with its end handed to the store's hook."""
+    """A writer that passes the end of `inner` to the hook of its store."""
 
     def __init__(self, inner: StageWriter, path: str, store: HookedStore) -> None:
         self.inner = inner
@@ -111,17 +111,17 @@ class HookedWriter(StageWriter):
 
 
 class Death(BaseException):
-    """The end of a process: nothing of it runs any more."""
+    """The death of a process."""
 
 
 class Once:
     """A hook that does `what` at mutation number `at`, from 1.
 
     Args:
-        at: which mutation.
+        at: number of the mutation.
         what: ``before``: die before it is sent; ``after``: die once it is applied; ``late``: die before
-            it is applied, and let it arrive when `deliver` is called; or a function, called with what
-            performs the mutation.
+            it is applied, and apply it when `deliver` is called; or a function, called with the
+            function that performs the mutation.
     """
 
     def __init__(self, at: int, what: str | Callable[[Callable[[], Any]], Any]) -> None:
@@ -151,14 +151,14 @@ class Once:
         raise Death
 
     def deliver(self) -> None:
-        """Let the request arrive that was on its way when its sender died."""
+        """Apply the request that was under way when its sender died."""
         if self.late is not None:
-            with contextlib.suppress(CommitError):  # nobody is left to hear of it
+            with contextlib.suppress(CommitError):  # its sender is dead
                 self.late()
 
 
 def open_output(store: ObjectStore, clock: Clock | None = None, path: str = "out") -> Output:
-    """Return an output over `store` that wastes no time on retries."""
+    """Return an output over `store` whose retries do not wait."""
     clock = ManualClock() if clock is None else clock
     backoff = Backoff(tries=3)
     return Output(
@@ -173,7 +173,7 @@ def _output(store: ObjectStore | ConditionalStore, path: str) -> Output:
 
 
 def stage_some(output: Output, job: Job, count: int = 2) -> list[StagedFile]:
-    """Stage `count` files of `job`, each telling the job, its attempt and its own number."""
+    """Stage `count` files of `job`; the content of each names the job, its attempt and its number."""
     return [
         output.stage(
             job,
@@ -208,7 +208,7 @@ def add_job(
 
 
 def visible(store: ObjectStore | ConditionalStore, path: str = "out") -> dict[str, bytes]:
-    """Return what a plain listing of the output shows, as readers that skip hidden names see it."""
+    """Return the files that a plain listing of the output shows, without hidden names."""
     top = join(path, "")
     return {
         info.path.removeprefix(top): store.get(info.path).data
@@ -217,8 +217,8 @@ def visible(store: ObjectStore | ConditionalStore, path: str = "out") -> dict[st
     }
 
 
-def check_no_stranger(store: ObjectStore | ConditionalStore, path: str = "out") -> None:
-    """Check what holds at any moment: only files of committed jobs show, each job committed once."""
+def check_invariants(store: ObjectStore | ConditionalStore, path: str = "out") -> None:
+    """Check the invariants of every moment: only committed files show, no job is committed twice."""
     records = list(_output(store, path).records())
     commits = [record for record in records if isinstance(record, CommitRecord)]
     assert [record.version for record in records] == list(range(1, len(records) + 1))
@@ -227,12 +227,12 @@ def check_no_stranger(store: ObjectStore | ConditionalStore, path: str = "out") 
     aborted = {a for record in records if isinstance(record, AbortRecord) for a in record.attempts}
     assert aborted.isdisjoint(record.attempt for record in commits), "committed and aborted"
     named = {file.path for record in commits for file in record.files}
-    assert visible(store, path).keys() <= named, "a file is visible that no commit names"
+    assert visible(store, path).keys() <= named, "a visible file is in no commit"
 
 
 def audit(store: ObjectStore | ConditionalStore, path: str = "out") -> list[CommitRecord]:
-    """Check that the output is whole and that nothing is left over; return its commits."""
-    check_no_stranger(store, path)
+    """Check that the output is complete and has no leftovers; return its commits."""
+    check_invariants(store, path)
     output = _output(store, path)
     commits = list(output.log())
     expected = {file.path: file for record in commits for file in record.files}
@@ -255,7 +255,7 @@ def audit(store: ObjectStore | ConditionalStore, path: str = "out") -> list[Comm
 # -- kinds of store ------------------------------------------------------------------------------------
 
 
-#: Opens the same place again, as another process would.
+#: Opens the same store again, as another process would.
 Place = Callable[[], ConditionalStore]
 
 
@@ -301,7 +301,7 @@ _PLACES = {
     "juicefs-lease": on_server("juicefs", "lease"),
 }
 
-#: Parameters of a fixture that stands for each kind of store.
+#: Parameters of a fixture for each kind of store.
 PLACES = [
     "memory",
     "directory",
@@ -311,5 +311,5 @@ PLACES = [
 
 
 def open_place(request: pytest.FixtureRequest) -> Place:
-    """Return what opens the store that a fixture with `PLACES` stands for."""
+    """Return a function that opens the store of a fixture with `PLACES`."""
     return _PLACES[request.param](request)

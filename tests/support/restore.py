@@ -1,4 +1,4 @@
-"""A namespace with a log, changes that are made to it, and the records that a restore must return."""
+"""A namespace with a log, changes to it, and the records that a restore must return."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ KEYS = Keys(LAKE)
 
 
 class Dies(BaseException):
-    """What ends a process that dies."""
+    """The death of a process."""
 
 
 @define(slots=False)
 class World:
-    """A namespace with a log, and what becomes of it."""
+    """A namespace with a log, and its parts."""
 
     clock: ManualClock
     table: ServiceTable
@@ -46,16 +46,16 @@ class World:
 
     @cached_property
     def lake(self) -> Namespace:
-        """A client to which nothing happens."""
+        """A client without faults."""
         return self.client()[1]
 
     @property
     def backoff(self) -> Backoff:
-        """Pauses that are none to speak of."""
+        """Negligible pauses."""
         return evolve(QUICK, random=self.words)
 
     def word(self) -> str:
-        """Return a word that nobody else ever makes."""
+        """Return a unique id."""
         return f"{self.words.getrandbits(128):032x}"
 
     def client(self) -> tuple[Wire, Namespace]:
@@ -73,16 +73,16 @@ class World:
         )
 
     def restorer(self, table: ServiceTable | Wire) -> Restorer:
-        """Return what makes the names again in another table."""
+        """Return a restorer of the namespace into another table."""
         return Restorer(table=table, store=self.store, log=self.log, name=LAKE)
 
     def entries(self, table: ServiceTable) -> dict[Key, Entry]:
-        """Return all entries that a table has."""
+        """Return all entries of a table."""
         found = map(Entry.from_item, (item for item in table.scan() if "id" in item))
         return {entry.key: entry for entry in found}
 
     def lost(self) -> ServiceTable:
-        """Return a new table."""
+        """Return a new, empty table."""
         return ServiceTable(clock=self.clock)
 
 
@@ -104,7 +104,7 @@ def world(seed: int = 0, *, settle: float = 86_400) -> World:
 
 
 def fill(lake: Namespace, clock: ManualClock) -> None:
-    """Do a bit of everything."""
+    """Perform a bit of everything."""
     steps: list[Callable[[], object]] = [
         lambda: lake.write("a/b/1", b"1", attributes={"x": "ü"}),
         lambda: lake.make_directory("empty/below", shards=2),
@@ -133,7 +133,7 @@ def fill(lake: Namespace, clock: ManualClock) -> None:
 
 
 def leave_pending(at: World, operation: Callable[[Namespace], object], *, applied: bool = True) -> None:
-    """Have a client die that has sent a change, or was about to send it."""
+    """Let a client die after it sent a change, or, with `applied` false, before it sends it."""
     wire, lake = at.client()
     lake.describe()
 
@@ -152,7 +152,7 @@ def leave_pending(at: World, operation: Callable[[Namespace], object], *, applie
 
 
 def act(random: Random, lake: Namespace) -> None:
-    """Do something, somewhere."""
+    """Perform a random operation."""
 
     def path(most: int = 3) -> str:
         return "/".join(random.choice("abc") for _ in range(random.randint(1, most)))
@@ -179,7 +179,7 @@ def act(random: Random, lake: Namespace) -> None:
 
 
 class History:
-    """What several clients do, of which some die and some lose answers, all drawn from one seed."""
+    """Operations of several clients, some of which die or lose answers, all drawn from one seed."""
 
     def __init__(self, seed: int, *, settle: float = 86_400) -> None:
         self.random = Random(seed)
@@ -187,13 +187,13 @@ class History:
         self.clients = [self.at.client() for _ in range(3)]
 
     def go_on(self, steps: int) -> None:
-        """Do so many things."""
+        """Perform `steps` operations."""
         for _ in range(steps):
             self.step(depth=0)
             self.at.clock.advance(self.random.choice([0, 0, 1, 10]))
 
     def step(self, depth: int) -> None:
-        """Let one client do something, during which others may."""
+        """Let one client perform an operation, during which others may perform some."""
         number = self.random.randrange(len(self.clients))
         wire, lake = self.clients[number]
         if wire.requests["busy"]:
@@ -225,14 +225,16 @@ class History:
             wire.requests["busy"] = 0
 
     def recover(self) -> None:
-        """Decide what is pending, as one does before the table is lost."""
+        """Decide all pending changes, as an operator does before the table is lost."""
         self.at.clock.advance(3601)
         self.at.lake.maintenance.recover()
 
 
 def records(table: ServiceTable, store: MemoryStore) -> dict[Key, Item]:
-    """Return all records but gates, whose words tell nothing, garbage that is gone already, and the
-    marker, which tells of another epoch.
+    """Return all records that a restore must return.
+
+    These are all but guard records, whose change ids carry no meaning, records of garbage that is
+    already deleted, and the metadata record, which names another epoch.
     """
     found = {table.schema.key_of(item): item for item in table.scan() if item["place"] != NAMESPACES}
     gone = {

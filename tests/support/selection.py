@@ -1,4 +1,4 @@
-"""Cases that only a run with ``--all`` has, and the cases that a run has."""
+"""Cases that only a run with ``--all`` has, and the cases of the present run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["wanted", "with_all", "with_all_but"]
 
 
 def with_all(*values: object, marks: Sequence[pytest.MarkDecorator] = ()) -> Any:
-    """Return one case of a parametrized test that runs with ``--all`` only."""
+    """Return one case of a parametrized test that runs only with ``--all``."""
     return pytest.param(*values, marks=[pytest.mark.all, *marks])
 
 
 def with_all_but(keep: Callable[..., bool], cases: Iterable[Any]) -> list[Any]:
-    """Return the cases of a parametrized test; those that `keep` refuses run with ``--all`` only.
+    """Return the cases of a parametrized test; those that `keep` rejects run only with ``--all``.
 
     Args:
         keep: takes the values of a case as its arguments.
-        cases: a tuple of values each, or a value.
+        cases: for each case a tuple of values, or a value.
     """
     marked = []
     for case in cases:
@@ -30,9 +30,9 @@ def with_all_but(keep: Callable[..., bool], cases: Iterable[Any]) -> list[Any]:
 
 
 def wanted(request: pytest.FixtureRequest, test: Callable[..., object], *names: str) -> list[Any]:
-    """Return the values of the parameters `names` in each case of `test` that this run has, in order.
+    """Return the values of the parameters `names` in each case of `test` in this run, in order.
 
-    For a fixture that prepares all cases of a test at once.
+    A fixture uses it to prepare all cases of a test at once.
     """
     return [
         tuple(item.callspec.params[name] for name in names)

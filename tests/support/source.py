@@ -19,7 +19,7 @@ _PACKAGE = Path(commitlog.__file__).parent
 
 @frozen
 class Import:
-    """An import statement's target.
+    """The target of an import statement.
 
     Attributes:
         target: full name of a module. For a name in a module, the module.

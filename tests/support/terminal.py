@@ -1,4 +1,4 @@
-"""The command line as it is on a terminal: what it shows there, and what it shows elsewhere."""
+"""The command line on a terminal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _END = b"(end)"
 
 
 def shown_by(words: Sequence[str], *, terminal: bool) -> bytes:
-    """Run a command that succeeds; return what it shows on a terminal, if its standard error is one.
+    """Run a command that succeeds; return its output on a terminal.
 
-    Fails if it says anything on a standard error that is none.
+    Its standard error is the terminal if `terminal`, and otherwise a pipe, which must stay empty.
     """
     leader, follower = os.openpty()
     try:
@@ -29,7 +29,7 @@ def shown_by(words: Sequence[str], *, terminal: bool) -> bytes:
         )
         os.write(follower, _END)
         shown = b""
-        while not shown.endswith(_END):  # what is written comes in pieces, and a moment later
+        while not shown.endswith(_END):  # the output arrives in parts, and with a delay
             shown += os.read(leader, 100_000)
     finally:
         os.close(leader)

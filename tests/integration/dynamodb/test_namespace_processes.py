@@ -100,8 +100,8 @@ def test_processes_that_rename_create_and_delete(place: dict[str, Any]) -> None:
             return found
 
         after = tree()
-        told = Counter(call.told for call in calls)
-        assert told["done"] > 10 and told.total() > 80, told
+        outcomes = Counter(call.outcome for call in calls)
+        assert outcomes["done"] > 10 and outcomes.total() > 80, outcomes
         assert explained(calls, Model(), after), "no order of what was done explains it"
         lake.maintenance.empty_trash()
         lake.maintenance.gc()

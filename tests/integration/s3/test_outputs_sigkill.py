@@ -24,7 +24,7 @@ from commitlog.errors import JobAlreadyCommitted
 from commitlog.outputs import Output
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
-from support.outputs import Hook, HookedStore, audit, check_no_stranger, perform, visible
+from support.outputs import Hook, HookedStore, audit, check_invariants, perform, visible
 from support.project import environment
 from support.selection import with_all_but
 from support.servers import Ministack
@@ -118,7 +118,7 @@ def check_kill(place: dict[str, Any], step: str, when: str) -> None:
     with open_place(place) as store:
         drive(store, "first")
         kill_at(place, step, when)
-        check_no_stranger(store)
+        check_invariants(store)
         Output(store, "out").recover(older_than=0)
         audit_rows(store, ["first", "killed"] if committed else ["first"])
         try:

@@ -138,7 +138,7 @@ def test_a_directory_that_is_in_itself_has_no_path(at: World) -> None:
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize(
-    "name", ["an entry is gone", "content is garbage", "a gate is gone", "a gate is left"]
+    "name", ["an entry is gone", "content is garbage", "a guard is gone", "a guard is left"]
 )
 def test_what_became_of_a_repair_that_died_is_told(at: World, name: str, applied: bool) -> None:
     """By what it has written or removed: that what it was to replace is gone may be what it repairs."""

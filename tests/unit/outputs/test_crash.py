@@ -18,7 +18,7 @@ from commitlog.outputs import CommitRecord, Job
 from commitlog.outputs.job import attempt_of
 from commitlog.stores import ObjectStore
 from commitlog.stores.memory import MemoryStore
-from support.outputs import Death, HookedStore, Once, audit, check_no_stranger, open_output, stage_some
+from support.outputs import Death, HookedStore, Once, audit, check_invariants, open_output, stage_some
 
 
 def new_store() -> MemoryStore:
@@ -83,10 +83,10 @@ def test_a_driver_that_dies_anywhere_leaves_a_whole_job_or_none() -> None:
     for hook, die in every_death(drive):
         store = new_store()
         die(store)
-        check_no_stranger(store)
+        check_invariants(store)
         recover(store)
         hook.deliver()
-        check_no_stranger(store)
+        check_invariants(store)
         recover(store)
         jobs = [record.job_id for record in audit(store)]
         outcomes.add(tuple(jobs))
@@ -114,7 +114,7 @@ def test_a_reader_completes_what_a_dead_driver_committed() -> None:
         read(store)
         hook.deliver()
         read(store)
-        check_no_stranger(store)
+        check_invariants(store)
         recover(store)
         audit(store)
 
@@ -133,11 +133,11 @@ def test_a_recovery_that_dies_anywhere_is_finished_by_the_next() -> None:
                 with contextlib.suppress(Death):
                     recover(HookedStore(store, recovery))
                 deaths += recovery.dead
-                check_no_stranger(store)
+                check_invariants(store)
                 recover(store)
                 hook.deliver()
                 recovery.deliver()
-                check_no_stranger(store)
+                check_invariants(store)
                 recover(store)
                 audit(store)
             if not deaths:
@@ -202,7 +202,7 @@ def test_a_stalled_driver_and_whoever_comes_by_agree(
                 record = run(HookedStore(store, hook))
             except CommitError as error:
                 failure = error
-            check_no_stranger(store)
+            check_invariants(store)
             committed = {record.job_id: record.attempt for record in open_output(store).log()}
             told.add(type(failure) if record is None else "committed")
             if record is not None:
@@ -223,7 +223,7 @@ def test_one_lost_answer_in_a_commit_never_makes_it_fail() -> None:
     """Whichever answer is lost from `commit` on, the commit succeeds, and knows it."""
     for at in itertools.count(1):
         store = new_store()
-        hook = Once(at, stalled(store, check_no_stranger, first=True, lost=True))
+        hook = Once(at, stalled(store, check_invariants, first=True, lost=True))
         output = open_output(store)
         job = output.begin("daily")
         files = stage_some(output, job)

@@ -1,4 +1,4 @@
-"""What obstore tells is passed on as known only where it is: a stress run takes it at its word."""
+"""The foreign store reports only outcomes that obstore proves, because stress runs rely on them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ pytest.importorskip("obstore")
 
 @pytest.fixture(scope="module")
 def canned() -> Iterator[Canned]:
-    """A server that says anything."""
+    """A server that answers with prepared responses."""
     with Canned() as server:
         yield server
 
 
 @pytest.fixture
 def store(canned: Canned) -> ForeignStore:
-    """A client of it."""
+    """A client of the server."""
     options = {
         "endpoint_url": f"http://127.0.0.1:{canned.port}",
         "region": "us-east-1",
@@ -43,7 +43,7 @@ def store(canned: Canned) -> ForeignStore:
 
 
 def said(body: bytes = b"", status: object = "200 OK", **headers: object) -> bytes:
-    """Return an answer about an object."""
+    """Return a response about an object."""
     modified = "Sun, 22 Nov 2026 11:00:00 GMT"
     return http(body, status, Last_Modified=modified, Connection="close", **headers)
 
@@ -76,22 +76,22 @@ UPDATE: Any = lambda store: store.put_if_match("a", b"1", etag='"e"', metadata={
         pytest.param(CREATE, [NOTHING, LEASED, NOTHING], OutcomeUnknown, id="create, put, no bucket"),
     ],
 )
-def test_a_refusal_counts_if_its_own_look_shows_why(
+def test_a_refusal_needs_a_read_that_explains_it(
     canned: Canned,
     store: ForeignStore,
     call: Callable[[ForeignStore], object],
     answers: list[bytes],
     error: type[CommitError],
 ) -> None:
-    """What a status says, or an answer without an etag, may have nothing to do with the object."""
+    """A status, or an answer without an etag, does not prove the state of the object."""
     canned.give(*answers)
     with pytest.raises(error):
         call(store)
     assert canned.served == len(answers)
 
 
-def test_what_is_done_is_done(canned: Canned, store: ForeignStore) -> None:
-    """Looked for, leased and put."""
+def test_a_create_that_succeeds_returns_its_etag(canned: Canned, store: ForeignStore) -> None:
+    """The client reads the object, takes a lease and puts the object."""
     canned.give(NOTHING, LEASED, DONE)
     assert CREATE(store).etag == '"new"'
 
@@ -108,7 +108,7 @@ def test_what_is_done_is_done(canned: Canned, store: ForeignStore) -> None:
 def test_a_read_is_whole_or_none(
     canned: Canned, store: ForeignStore, answer: bytes, error: type[CommitError]
 ) -> None:
-    """An etag that is not told is not passed on."""
+    """An answer without an etag is an error."""
     canned.give(answer)
     with pytest.raises(error):
         store.get("a")

@@ -1,4 +1,4 @@
-"""Histories: what is taken down of a call, in memory and in files, whatever becomes of its client."""
+"""Histories: the records of calls, in memory and in files, also if the client dies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from commitlog.testing.recorded_store import VERSION
 
 
 def make_call(**changes: Any) -> Call:
-    """Return a creation, or another call."""
+    """Return a creation, with `changes`."""
     given = {
         "client": "A",
         "action": Action.CREATE,
@@ -74,15 +74,15 @@ def make_call(**changes: Any) -> Call:
         {"invoked": math.inf, "returned": math.inf, "outcome": Outcome.UNKNOWN},
     ],
 )
-def test_a_call_is_consistent(changes: dict[str, Any]) -> None:
-    """Words, outcome and moments of a call have to agree with one another."""
+def test_an_inconsistent_call_is_refused(changes: dict[str, Any]) -> None:
+    """The versions, the outcome and the moments of a call must agree."""
     with pytest.raises(ValueError):
         make_call(**changes)
 
 
 @pytest.mark.parametrize("changes", [{"client": 1}, {"key": b"k"}, {"version": 1}, {"invoked": "1"}])
-def test_a_call_has_words_and_numbers(changes: dict[str, Any]) -> None:
-    """What is no text or number, where one belongs, is refused."""
+def test_fields_of_other_types_are_refused(changes: dict[str, Any]) -> None:
+    """Fields of a call are text or numbers."""
     with pytest.raises(TypeError):
         make_call(**changes)
 
@@ -99,13 +99,13 @@ def test_a_call_has_words_and_numbers(changes: dict[str, Any]) -> None:
     ],
 )
 def test_which_calls_write(action: Action, outcome: Outcome, writes: bool) -> None:
-    """A call writes, or may, unless it is a read or known to have done nothing."""
+    """A call writes, or may write, unless it is a read or known to have done nothing."""
     returned = math.inf if outcome is Outcome.UNKNOWN else 2.0
     assert make_call(action=action, outcome=outcome, returned=returned).writes == writes
 
 
 def test_a_history_is_in_order() -> None:
-    """Calls are in the order in which they began, all together and for each key."""
+    """Calls are ordered by their begin, in the whole history and for each key."""
     late, early, other = make_call(invoked=2), make_call(invoked=1), make_call(key="a", invoked=1.5)
     history = History([late, early, other])
     assert history.calls == (early, other, late)
@@ -117,7 +117,7 @@ def test_a_history_is_in_order() -> None:
 
 
 def test_moments_are_in_the_order_of_events() -> None:
-    """On a clock that stands still, whatever happened later has the later moment all the same."""
+    """Even on a clock that stands still, a later event has a later moment."""
     recorder = Recorder(now=lambda: 5.0)
     first = recorder.begin("A", Action.READ, "k")
     second = recorder.begin("B", Action.READ, "k")
@@ -132,8 +132,8 @@ def test_moments_are_in_the_order_of_events() -> None:
     assert moments[-1] == pytest.approx(5.0)
 
 
-def test_a_clock_that_moves_tells_the_moments() -> None:
-    """Moments are those of the clock, where it moves."""
+def test_moments_come_from_the_clock() -> None:
+    """If the clock moves, its readings are the moments."""
     recorder = Recorder(now=iter([3.0, 7.0]).__next__)
     recorder.end(recorder.begin("A", Action.READ, "k"), Outcome.DONE)
     (call,) = recorder.history()
@@ -141,7 +141,7 @@ def test_a_clock_that_moves_tells_the_moments() -> None:
 
 
 def test_a_call_that_does_not_end_is_unknown() -> None:
-    """A call that is under way has an unknown outcome, and so has one that is said to."""
+    """A call without an end has an unknown outcome, as a call that ended with one."""
     recorder = Recorder()
     recorder.begin("A", Action.CREATE, "k", version="w1")
     recorder.end(recorder.begin("B", Action.CREATE, "k", version="w2"), Outcome.UNKNOWN)
@@ -152,7 +152,7 @@ def test_a_call_that_does_not_end_is_unknown() -> None:
 
 
 def test_a_call_ends_once() -> None:
-    """To end a call again is an error of the caller."""
+    """Ending a call twice is an error of the caller."""
     recorder = Recorder()
     number = recorder.begin("A", Action.READ, "k")
     recorder.end(number, Outcome.DONE)
@@ -160,8 +160,8 @@ def test_a_call_ends_once() -> None:
         recorder.end(number, Outcome.DONE)
 
 
-def test_what_was_learnt_first_remains() -> None:
-    """The word of an etag is known quoted or bare, and does not change."""
+def test_the_first_version_of_an_etag_is_kept() -> None:
+    """The version of an etag is found with and without quotes, and does not change."""
     recorder = Recorder()
     assert recorder.version_of("e") is None
     recorder.learn('"e"', "w1")
@@ -198,15 +198,17 @@ def _calls(draw: st.DrawFn) -> Call:
 
 
 @given(calls=st.lists(_calls(), max_size=5))
-def test_what_is_dumped_is_loaded(tmp_path_factory: pytest.TempPathFactory, calls: list[Call]) -> None:
-    """A history survives being written and read, to the last bit of its moments."""
+def test_a_dumped_history_is_loaded_unchanged(
+    tmp_path_factory: pytest.TempPathFactory, calls: list[Call]
+) -> None:
+    """All fields survive, including every bit of the moments."""
     path = tmp_path_factory.mktemp("dump") / "history"
     History(calls).dump(path)
     assert History.load(path) == History(calls)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """Neither a dump nor a recorder touches a file that is there."""
+    """Neither a dump nor a recorder writes to an existing file."""
     path = tmp_path / "history"
     History().dump(path)
     with pytest.raises(FileExistsError):
@@ -216,7 +218,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def record(path: Path) -> History:
-    """Record a few calls into a file; return them."""
+    """Record a few calls to a file; return the history."""
     recorder = Recorder(path=path)
     store = RecordedStore(ConditionalStore(MemoryStore()), recorder, client="Ä")
     etag = store.put_if_absent("k", "w1").etag
@@ -229,15 +231,15 @@ def record(path: Path) -> History:
     return recorder.history()
 
 
-def test_a_recorder_writes_what_it_keeps(tmp_path: Path) -> None:
+def test_a_recorder_writes_its_history(tmp_path: Path) -> None:
     """The file of a recorder holds the same history as its memory."""
     history = record(tmp_path / "history")
     assert len(history) == 5
     assert History.load(tmp_path / "history") == history
 
 
-def test_histories_of_processes_are_put_together(tmp_path: Path) -> None:
-    """Files of several recorders make one history, in the order of its moments."""
+def test_histories_of_processes_are_merged(tmp_path: Path) -> None:
+    """Files of several recorders make one history, ordered by moments."""
     calls = [make_call(invoked=moment, returned=9) for moment in (1, 2, 3)]
     History([calls[0], calls[2]]).dump(tmp_path / "one")
     History([calls[1]]).dump(tmp_path / "two")
@@ -245,7 +247,7 @@ def test_histories_of_processes_are_put_together(tmp_path: Path) -> None:
 
 
 def test_a_file_cut_short_anywhere_is_read(tmp_path: Path) -> None:
-    """Of a file that ends in the middle of a line, all lines before it count."""
+    """If a file ends in the middle of a line, all earlier lines count."""
     whole = record(tmp_path / "whole")
     data = (tmp_path / "whole").read_bytes()
     lines = data.splitlines(keepends=True)
@@ -294,14 +296,14 @@ BEGIN = b'{"begin":0,"client":"A","action":"create","key":"k","version":"w1","na
         [head_line(), BEGIN, b'{"end":0,"outcome":"done","at":2.0}\n' * 2],
     ],
 )
-def test_what_is_no_history_is_refused(tmp_path: Path, lines: list[bytes]) -> None:
-    """A line that no recorder wrote is an error that names it, and is never passed over."""
+def test_a_corrupt_history_is_refused(tmp_path: Path, lines: list[bytes]) -> None:
+    """A line that no recorder writes raises an error that names it; no line is skipped."""
     (tmp_path / "history").write_bytes(b"".join(lines))
     with pytest.raises(CorruptRecord, match=r"line \d of .*history"):
         History.load(tmp_path / "history")
 
 
-def test_a_newer_format_is_told(tmp_path: Path) -> None:
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     """A file of a newer library asks for an upgrade, whatever its lines are."""
     (tmp_path / "history").write_bytes(b'{"kind":"history","format":%d}\n?\n' % (FORMAT + 1))
     with pytest.raises(FormatTooNew, match="upgrade"):
@@ -327,8 +329,8 @@ store.put_if_match("k", "w2", etag=etag)
 """
 
 
-def test_what_a_killed_process_recorded_is_there(tmp_path: Path) -> None:
-    """After SIGKILL the file has all that was recorded, and the call that was under way is unknown."""
+def test_records_of_a_killed_process_are_kept(tmp_path: Path) -> None:
+    """After SIGKILL the file has all records, and the call that was under way is unknown."""
     path = tmp_path / "history"
     command = [sys.executable, "-c", VICTIM, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -345,7 +347,7 @@ def test_what_a_killed_process_recorded_is_there(tmp_path: Path) -> None:
 
 
 class Failing(ConditionalStore):
-    """A store whose calls all end in the same error."""
+    """A store whose calls all raise the same error."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(MemoryStore())
@@ -357,7 +359,7 @@ class Failing(ConditionalStore):
             setattr(self, name, fail)
 
 
-#: How each call is made, and what it is taken down as.
+#: For each recorded name, a function that makes the call.
 CALLS: dict[str, Any] = {
     "put_if_absent": lambda store: store.put_if_absent("k", "w2"),
     "put_if_match": lambda store: store.put_if_match("k", "w2", etag="e", expected="w1"),
@@ -371,7 +373,7 @@ CREATES = ("put_if_absent", "copy_if_absent", "publish_if_absent")
 
 
 def outcome_of(name: str, error: BaseException) -> Outcome:
-    """Make a call that ends in `error`, which comes through; return what was taken down of it."""
+    """Make a call that raises `error`, check that it is passed on, and return the recorded outcome."""
     recorder = Recorder()
     store = RecordedStore(Failing(error), recorder, client="A")
     with pytest.raises(type(error)) as raised:
@@ -383,15 +385,15 @@ def outcome_of(name: str, error: BaseException) -> Outcome:
 
 
 class Crash(BaseException):
-    """The end of a simulated process."""
+    """The death of a simulated process."""
 
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize(
     "error", [OutcomeUnknown(), Crash(), KeyboardInterrupt(), RuntimeError("a bug")]
 )
-def test_who_does_not_know_takes_down_unknown(name: str, error: BaseException) -> None:
-    """An unknown outcome, the client's death, and an error not of the library's leave a call open."""
+def test_an_unknown_outcome_is_recorded_as_unknown(name: str, error: BaseException) -> None:
+    """So are the death of the client and errors that are not the library's."""
     assert outcome_of(name, error) is Outcome.UNKNOWN
 
 
@@ -400,8 +402,8 @@ def test_who_does_not_know_takes_down_unknown(name: str, error: BaseException) -
     "error",
     [LeaseTimeout(), Unavailable(), NotSupported(), AccessDenied(), BucketNotFound(), TableNotFound()],
 )
-def test_what_failed_did_nothing(name: str, error: CommitError) -> None:
-    """An error that says nothing of the object is taken down as that: nothing happened."""
+def test_a_failure_is_recorded_as_nothing(name: str, error: CommitError) -> None:
+    """An error that says nothing about the object means that the call had no effect."""
     assert outcome_of(name, error) is Outcome.NOTHING
 
 
@@ -416,13 +418,13 @@ def test_what_failed_did_nothing(name: str, error: CommitError) -> None:
         ("get", NotFound(), Outcome.DONE),
     ],
 )
-def test_a_refusal_tells_of_the_object(name: str, error: CommitError, outcome: Outcome) -> None:
-    """A condition that did not hold, and a read that found nothing, are taken down as what they tell."""
+def test_a_refusal_is_recorded_with_its_meaning(name: str, error: CommitError, outcome: Outcome) -> None:
+    """A failed condition contradicts the expectation; a read that finds nothing is done."""
     assert outcome_of(name, error) is outcome
 
 
-def told(recorder: Recorder) -> list[tuple[str, str, str | None, str | None, str]]:
-    """Return what was taken down, in short."""
+def entries(recorder: Recorder) -> list[tuple[str, str, str | None, str | None, str]]:
+    """Return the recorded calls as short tuples."""
     return [
         (call.action.value, call.key, call.expected, call.version, call.outcome.value)
         for call in recorder.history()
@@ -430,13 +432,13 @@ def told(recorder: Recorder) -> list[tuple[str, str, str | None, str | None, str
 
 
 def recorded() -> tuple[RecordedStore, Recorder]:
-    """Return a store in memory, and what it is recorded by."""
+    """Return a recorded store in memory, and its recorder."""
     recorder = Recorder()
     return RecordedStore(ConditionalStore(MemoryStore()), recorder, client="A"), recorder
 
 
-def test_each_method_is_taken_down() -> None:
-    """Every call on a store is in the history with the words that it was about."""
+def test_each_method_is_recorded() -> None:
+    """Every call on a store is in the history with the versions that it expected, wrote or read."""
     store, recorder = recorded()
     etag = store.put_if_absent("k", "w1").etag
     etag = store.put_if_match("k", "w2", etag=etag).etag
@@ -447,7 +449,7 @@ def test_each_method_is_taken_down() -> None:
     assert store.head("staged").metadata[VERSION] == "w3"
     with pytest.raises(NotFound):
         store.head("k")
-    assert told(recorder) == [
+    assert entries(recorder) == [
         ("create", "k", None, "w1", "done"),
         ("replace", "k", "w1", "w2", "done"),
         ("create", "copy", None, "w2", "done"),
@@ -460,7 +462,10 @@ def test_each_method_is_taken_down() -> None:
 
 
 class Torn(ConditionalStore):
-    """Reads the etag of what is there, and then, as often as said, lets somebody replace it first."""
+    """A store that lets another writer replace the object within a read, `times` times.
+
+    Such a read returns the old etag with the new body.
+    """
 
     def __init__(self, times: float) -> None:
         super().__init__(MemoryStore())
@@ -478,56 +483,56 @@ class Torn(ConditionalStore):
 
 
 class Taciturn(ConditionalStore):
-    """Answers to writes without an etag."""
+    """A store that answers writes without an etag."""
 
     def put_if_absent(self, path: str, body: Any, **options: Any) -> PutResult:
         return evolve(super().put_if_absent(path, body, **options), etag="")
 
 
-def test_no_etag_is_that_of_no_version() -> None:
-    """A write that was answered without one does not teach which version the next such is about."""
+def test_an_empty_etag_has_no_version() -> None:
+    """A write answered without an etag does not define the version of the empty etag."""
     store = RecordedStore(Taciturn(MemoryStore()), Recorder(), client="A")
     assert store.put_if_absent("k", "w1").etag == ""
     with pytest.raises(ValueError, match="not seen here"):
         store.put_if_match("k", "w2", etag="")
 
 
-def test_what_a_torn_read_shows_does_not_count() -> None:
-    """The etag of one version beside the body of the next is no version: two reads have to agree."""
+def test_a_torn_read_is_repeated() -> None:
+    """A read with the etag of one version and the body of the next is repeated until two reads agree."""
     recorder, objects = Recorder(), Torn(times=3)
     store = RecordedStore(objects, recorder, client="A", whole_reads=False)
     found = store.get("k")
     assert (found.data, found.etag) == (b"w0+++", objects.head("k").etag)
     store.put_if_match("k", "w2", etag=found.etag)
-    assert told(recorder) == [
+    assert entries(recorder) == [
         ("read", "k", None, "w0+++", "done"),
         ("replace", "k", "w0+++", "w2", "done"),
     ]
 
 
-def test_a_torn_read_that_counts_is_found_out() -> None:
-    """Taken as it is, it makes a history that no order explains: a refusal of what was just seen."""
+def test_a_recorded_torn_read_is_contradicted() -> None:
+    """Recorded as it is, it makes a history that no order explains: the version just read is refused."""
     recorder, objects = Recorder(), Torn(times=1)
     store = RecordedStore(objects, recorder, client="A")
     with pytest.raises(PreconditionFailed):
         store.put_if_match("k", "w2", etag=store.get("k").etag)
-    assert told(recorder) == [
+    assert entries(recorder) == [
         ("read", "k", None, "w0+", "done"),
         ("replace", "k", "w0+", "w2", "contradicted"),
     ]
 
 
 def test_reads_that_never_agree_show_nothing() -> None:
-    """A path that is replaced between any two reads is given up, after some."""
+    """A read of a path that is replaced between any two reads is given up after some attempts."""
     recorder = Recorder()
     store = RecordedStore(Torn(times=math.inf), recorder, client="A", whole_reads=False)
     with pytest.raises(Unavailable, match="another version"):
         store.get("k")
-    assert told(recorder) == [("read", "k", None, None, "nothing")]
+    assert entries(recorder) == [("read", "k", None, None, "nothing")]
 
 
 def test_a_rename_is_two_calls() -> None:
-    """A rename creates its target and removes its source; each has its own outcome."""
+    """It creates its target and removes its source; each call has its own outcome."""
     store, recorder = recorded()
     store.put_if_absent("s", "w1")
     store.rename_if_absent("s", "t", version="w1")
@@ -536,7 +541,7 @@ def test_a_rename_is_two_calls() -> None:
     store.put_if_absent("s", "w2")
     with pytest.raises(AlreadyExists):
         store.rename_if_absent("s", "t", version="w2")
-    assert [call for call in told(recorder) if call[3] != "w2" or call[1] != "s"] == [
+    assert [call for call in entries(recorder) if call[3] != "w2" or call[1] != "s"] == [
         ("create", "s", None, "w1", "done"),
         ("create", "t", None, "w1", "done"),
         ("remove", "s", "w1", None, "done"),
@@ -550,26 +555,26 @@ def test_a_rename_is_two_calls() -> None:
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown(), Crash()])
-def test_of_an_unknown_rename_both_are_unknown(error: BaseException) -> None:
-    """If it is not known what became of a rename, neither of its calls is."""
+def test_both_calls_of_an_unknown_rename_are_unknown(error: BaseException) -> None:
+    """If the outcome of a rename is unknown, both its calls are recorded as unknown."""
     recorder = Recorder()
     with pytest.raises(type(error)):
         RecordedStore(Failing(error), recorder, client="A").rename_if_absent("s", "t", version="w1")
-    assert told(recorder) == [
+    assert entries(recorder) == [
         ("create", "t", None, "w1", "unknown"),
         ("remove", "s", "w1", None, "unknown"),
     ]
 
 
-def test_foreign_objects_are_known_by_their_bodies() -> None:
-    """What another writer left without metadata is read by GET, and from then on by HEAD."""
+def test_foreign_objects_are_identified_by_their_bodies() -> None:
+    """A GET learns the version of an object without metadata, and later a HEAD knows it."""
     store, recorder = recorded()
     foreign = store.unrecorded.put("k", b"theirs")
     store.head("k")
     assert store.get("k").data == b"theirs"
     store.head("k")
     store.put_if_match("k", "w2", etag=foreign.etag)
-    assert told(recorder) == [
+    assert entries(recorder) == [
         ("read", "k", None, None, "nothing"),
         ("read", "k", None, "theirs", "done"),
         ("read", "k", None, "theirs", "done"),
@@ -577,26 +582,26 @@ def test_foreign_objects_are_known_by_their_bodies() -> None:
     ]
 
 
-def test_a_body_that_is_no_word_is_still_a_version() -> None:
-    """Bytes that are no text are taken down as something that nobody wrote."""
+def test_a_body_that_is_no_text_is_still_a_version() -> None:
+    """Bytes that are no text are recorded as a version that no client wrote."""
     store, recorder = recorded()
     store.unrecorded.put("k", b"\xff")
     store.get("k")
-    assert told(recorder) == [("read", "k", None, "\\xff", "done")]
+    assert entries(recorder) == [("read", "k", None, "\\xff", "done")]
 
 
-def test_what_is_expected_has_to_be_known() -> None:
-    """An etag of which nobody here knows the version needs the version said, and nothing is sent."""
+def test_an_unknown_etag_needs_the_expected_version() -> None:
+    """Without the version the call is refused, and nothing is sent."""
     store, recorder = recorded()
     with pytest.raises(ValueError, match="pass `expected`"):
         store.put_if_match("k", "w2", etag="e")
     with pytest.raises(PreconditionFailed):
         store.delete_if_match("k", etag="e", expected="w1")
-    assert told(recorder) == [("remove", "k", "w1", None, "contradicted")]
+    assert entries(recorder) == [("remove", "k", "w1", None, "contradicted")]
 
 
 def test_clients_in_threads_share_a_recorder() -> None:
-    """Calls of many threads are all taken down, each with its own moments."""
+    """All calls of many threads are recorded, each with its own moments."""
     recorder = Recorder()
     shared = ConditionalStore(MemoryStore())
 

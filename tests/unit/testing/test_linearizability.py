@@ -1,4 +1,4 @@
-"""The judge of histories: what it accepts, what it refuses, against a judge that tries every order."""
+"""The judge of histories: accepted and refused histories, and a comparison with all possible orders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def do(
     client: str = "A",
     key: str = "k",
 ) -> Call:
-    """Return a call from its description: an action, the word expected, the word written or seen."""
+    """Return the call that `what` describes: an action, the expected version, then the other one."""
     action, *words = what.split()
     expected = words.pop(0) if action in ("replace", "remove") else None
     return Call(
@@ -60,7 +60,7 @@ def do(
     )
 
 
-#: What a store may do.
+#: Histories that a correct store may produce.
 EXPLAINED = {
     "nothing": [],
     "one after the other": [
@@ -153,12 +153,12 @@ EXPLAINED = {
 
 
 @pytest.mark.parametrize("calls", EXPLAINED.values(), ids=EXPLAINED)
-def test_what_a_store_may_do(calls: list[Call]) -> None:
-    """A history that some order of its calls explains is accepted."""
+def test_a_history_of_a_correct_store_is_accepted(calls: list[Call]) -> None:
+    """Some order of its calls explains the history."""
     check_linearizable(calls)
 
 
-#: What a store must not do, and which of the calls show it.
+#: Histories that a correct store must not produce, and the calls that prove it.
 WRONG: dict[str, tuple[list[Call], list[int]]] = {
     "lost update": (
         [
@@ -261,8 +261,8 @@ WRONG: dict[str, tuple[list[Call], list[int]]] = {
 
 
 @pytest.mark.parametrize(("calls", "proof"), WRONG.values(), ids=WRONG)
-def test_what_a_store_must_not_do(calls: list[Call], proof: list[int]) -> None:
-    """A history that no order explains is refused, with the calls that show it and no others."""
+def test_a_history_of_a_wrong_store_is_refused(calls: list[Call], proof: list[int]) -> None:
+    """The error shows the calls that prove that no order exists, and no other calls."""
     with pytest.raises(NotLinearizable) as raised:
         check_linearizable(calls)
     assert raised.value.key == "k"
@@ -274,8 +274,8 @@ def test_what_a_store_must_not_do(calls: list[Call], proof: list[int]) -> None:
     assert shown == {(call.action, call.expected, call.version, call.invoked) for call in wanted}
 
 
-def test_what_is_shown() -> None:
-    """The message has the key, the calls as bars and in words, and how far an order of them comes."""
+def test_the_error_shows_calls_and_an_order() -> None:
+    """It has the key, the calls as bars and as text, and the longest order that fits."""
     calls = [
         do("create a", 1, outcome=UNKNOWN, client="B"),
         do("read a", 2, 3),
@@ -295,8 +295,8 @@ def test_what_is_shown() -> None:
     ]
 
 
-def test_calls_that_overlap_are_shown_so() -> None:
-    """The bars have the order of all events, and one without end goes to the margin."""
+def test_overlapping_calls_have_overlapping_bars() -> None:
+    """The bars show the order of all events, and a bar without an end goes to the margin."""
     calls = [do("create a", 1, 4), do("create b", 2, outcome=UNKNOWN), do("read x", 3, 5)]
     assert timeline(calls) == [
         "  |-----------|          #1 A: create 'a': done",
@@ -306,13 +306,13 @@ def test_calls_that_overlap_are_shown_so() -> None:
 
 
 def test_many_calls_fit_the_page() -> None:
-    """However many events there are, bars are no longer than a line."""
+    """With any number of events a bar is not longer than a line."""
     calls = [do("read", number, number + 100) for number in range(200)]
     assert max(line.index("#") for line in timeline(calls)) < 70
 
 
-def test_origins_are_those_of_what_is_shown() -> None:
-    """Who wrote what the calls shown are about is said, unless it is one of them."""
+def test_origins_are_the_writes_of_shown_versions() -> None:
+    """The error names the writer of each version in the shown calls, unless it is one of them."""
     calls = [
         do("create a", 1, 2),
         do("remove a", 3, 4),
@@ -332,8 +332,8 @@ def test_origins_are_those_of_what_is_shown() -> None:
     assert example.origins == ()
 
 
-def test_who_denied_a_write_is_named() -> None:
-    """Where a version is seen that only a failed call can have written, the message says so."""
+def test_a_failed_write_that_was_read_is_named() -> None:
+    """If only a failed call can have written the version that was read, the message names the call."""
     calls = [do("create a", 1, 2, NOTHING, client="B"), do("read a", 3, 4)]
     with pytest.raises(NotLinearizable, match="'a' is from B: create 'a': nothing happened"):
         check_linearizable(calls)
@@ -351,7 +351,7 @@ def test_the_error_survives_pickling() -> None:
     )
 
 
-# -- against a judge that tries every order ----------------------------------------------------------
+# -- comparison with all possible orders ----------------------------------------------------------------
 
 
 def explained(calls: Sequence[Call]) -> bool:
@@ -381,7 +381,7 @@ def _goes_on(state: str | None, told: list[Call], maybe: list[Call]) -> bool:
 
 @st.composite
 def any_calls(draw: st.DrawFn) -> list[Call]:
-    """A few calls that need not make sense together; versions may repeat."""
+    """Draw a few calls that need not fit together; versions may repeat."""
     calls = []
     for _ in range(draw(st.integers(0, 6))):
         action = draw(st.sampled_from(Action))
@@ -414,14 +414,14 @@ def any_calls(draw: st.DrawFn) -> list[Call]:
 def register(
     rng: random.Random, *, clients: int, each: int, unknown: float = 0.2, late: float = 20.0
 ) -> list[Call]:
-    """Return the calls of clients on one true register, which answers and acts with random delays.
+    """Return calls of clients on one correct register, which answers and acts with random delays.
 
     Args:
-        rng: all chance.
-        clients: how many there are; each makes one call after the other.
-        each: how many calls each one makes.
-        unknown: part of the writes of which the answer is lost. Half of them take effect.
-        late: how long that may last, where a call lasts up to 1.
+        rng: the source of all random choices.
+        clients: number of clients; each makes one call after another.
+        each: number of calls of each client.
+        unknown: part of the writes whose answers are lost. Half of those take effect.
+        late: longest delay until such a write takes effect, where a call takes up to 1.
     """
     events: list[tuple[float, int, str]] = []
     spans: list[tuple[float, float]] = []
@@ -462,7 +462,7 @@ def register(
 
 
 def _beginning(rng: random.Random, number: int, span: tuple[float, float], expected: str | None) -> Call:
-    """Return a call that expects a version, or its absence."""
+    """Return a call that expects a version, or no version."""
     if rng.random() < 0.3:
         action, expected = Action.READ, None
     elif expected is None:
@@ -484,7 +484,7 @@ def _beginning(rng: random.Random, number: int, span: tuple[float, float], expec
 
 @st.composite
 def spoilt_calls(draw: st.DrawFn) -> list[Call]:
-    """A few calls on a true register, of which one is told otherwise than it was."""
+    """Draw a few calls on a correct register, and change the outcome or version of one."""
     rng = draw(st.randoms(use_true_random=False))
     calls = register(rng, clients=draw(st.integers(2, 3)), each=2, unknown=0.4, late=3)
     number = draw(st.integers(0, len(calls) - 1))
@@ -502,15 +502,15 @@ def _versions(calls: Sequence[Call]) -> list[str]:
 
 @settings(max_examples=400)
 @given(calls=st.one_of(any_calls(), spoilt_calls()))
-def test_it_says_what_trying_every_order_says(calls: list[Call]) -> None:
+def test_the_judge_agrees_with_trying_every_order(calls: list[Call]) -> None:
     """The judge accepts a history if and only if some order explains it."""
     assert linearize(calls, limit=LIMIT).complete == explained(calls)
 
 
 @settings(max_examples=200)
 @given(calls=st.one_of(any_calls(), spoilt_calls()))
-def test_the_order_that_is_found_explains(calls: list[Call]) -> None:
-    """The calls that it puts in order are explained by that order, complete or not."""
+def test_the_order_that_is_found_is_valid(calls: list[Call]) -> None:
+    """The calls in the order are explained by it, whether it is complete or not."""
     order = linearize(calls, limit=LIMIT).order
     moments = [
         evolve(
@@ -526,8 +526,8 @@ def test_the_order_that_is_found_explains(calls: list[Call]) -> None:
 
 @settings(max_examples=300)
 @given(calls=spoilt_calls(), data=st.data())
-def test_leaving_calls_out_proves_nothing_wrong(calls: list[Call], data: st.DataObject) -> None:
-    """If all calls can be explained, so can any of them when the others may happen at any time."""
+def test_leaving_calls_out_refutes_no_valid_history(calls: list[Call], data: st.DataObject) -> None:
+    """If all calls have an explanation, so has any subset while the others may happen at any time."""
     stays = data.draw(st.lists(st.booleans(), min_size=len(calls), max_size=len(calls)))
     kept = [call for call, stay in zip(calls, stays, strict=True) if stay]
     dropped = [call for call, stay in zip(calls, stays, strict=True) if not stay]
@@ -536,7 +536,7 @@ def test_leaving_calls_out_proves_nothing_wrong(calls: list[Call], data: st.Data
 
 
 def test_others_may_have_happened_since_they_began() -> None:
-    """What is known of other calls is when they began, and nothing else."""
+    """The judge uses only the begin of the other calls."""
     kept = [do("create a", 5, outcome=UNKNOWN), do("read a", 2, 3)]
     assert linearize(kept, others=[do("create a", 1, 9, NOTHING)], limit=LIMIT).complete is False
     assert linearize(kept, others=[do("create a", 4, 9)], limit=LIMIT).complete is False
@@ -547,9 +547,9 @@ def test_others_may_have_happened_since_they_began() -> None:
 @settings(max_examples=200)
 @given(calls=st.one_of(any_calls(), spoilt_calls()))
 def test_a_counterexample_is_one(calls: list[Call]) -> None:
-    """What is shown is wrong by itself, and would not be if one more call were left out.
+    """The shown calls have no explanation, and would have one if any call were left out.
 
-    That is said of what was known when the history first went wrong: of later answers nothing is told.
+    This holds for the calls as known when the history first went wrong, without later answers.
     """
     calls = sorted(calls, key=lambda call: call.invoked)
     if explained(calls):
@@ -568,7 +568,7 @@ def test_a_counterexample_is_one(calls: list[Call]) -> None:
 
 
 def known_at(calls: list[Call], moment: float) -> list[Call]:
-    """Return the calls as they were known at a moment: what has not returned may yet do anything."""
+    """Return the calls as known at a moment: a call that has not returned may still take effect."""
     return [
         call if call.returned <= moment else evolve(call, outcome=UNKNOWN, returned=math.inf)
         for call in calls
@@ -585,13 +585,13 @@ def known_at(calls: list[Call], moment: float) -> list[Call]:
     clients=st.integers(1, 12),
     unknown=st.sampled_from([0.0, 0.1, 0.5, 0.9]),
 )
-def test_a_true_register_is_accepted(rng: random.Random, clients: int, unknown: float) -> None:
-    """Whatever clients see of a register that acts at one moment of each call is accepted."""
+def test_a_correct_register_is_accepted(rng: random.Random, clients: int, unknown: float) -> None:
+    """Each of its calls takes effect at one moment."""
     check_linearizable(register(rng, clients=clients, each=200 // clients, unknown=unknown))
 
 
 def spoil(calls: list[Call], how: str) -> Call:
-    """Return one call more, or another instead of one, with which a long history is wrong."""
+    """Return a call that makes a long history wrong when it is added."""
     done = [call for call in calls if call.outcome is Outcome.DONE]
     end = max(call.returned for call in done)
     if how == "stale read":
@@ -601,7 +601,7 @@ def spoil(calls: list[Call], how: str) -> Call:
         return evolve(winner, client="rival", version="rival")
     if how == "nothing is left":
         return do("read", end + 1, end + 2)
-    # An unknown write is seen at last, though what it expected was gone soon after it began.
+    # An unknown write is read at the end, though the version it expected was gone soon after it began.
     gone = {call.expected for call in done if call.action is not Action.READ}
     late = next(
         call for call in calls if call.outcome is UNKNOWN and call.expected in gone and call.version
@@ -612,7 +612,7 @@ def spoil(calls: list[Call], how: str) -> Call:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("how", ["stale read", "two winners", "nothing is left", "ghost"])
 def test_one_wrong_answer_in_a_long_history_is_found(how: str, seed: int) -> None:
-    """Among a thousand calls, many of unknown outcome, one wrong answer is seen and shown in a few."""
+    """Among a thousand calls, many with unknown outcomes, one wrong answer is found."""
     calls = register(random.Random(seed), clients=8, each=125, unknown=0.4)
     calls.append(spoil(calls, how))
     with pytest.raises(NotLinearizable) as raised:
@@ -624,14 +624,14 @@ def test_one_wrong_answer_in_a_long_history_is_found(how: str, seed: int) -> Non
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_one_wrong_answer_to_many_clients_is_found(seed: int) -> None:
-    """Neither do thirty clients at a time hide the two calls that show it."""
+    """With thirty concurrent clients, the two calls that prove it are found too."""
     calls = register(random.Random(seed), clients=30, each=60, unknown=0.3)
     calls.append(spoil(calls, "stale read"))
     with pytest.raises(NotLinearizable, match="; 2 of 1801 calls prove it"):
         check_linearizable(calls)
 
 
-def test_unknown_outcomes_that_nobody_noticed_cost_little() -> None:
+def test_unknown_outcomes_without_effect_cost_little() -> None:
     """Hundreds of writes that may still happen hardly make the search longer than the history."""
     calls = register(random.Random(1), clients=10, each=200, unknown=0.0)
     writes = sum(call.writes for call in calls)
@@ -642,7 +642,7 @@ def test_unknown_outcomes_that_nobody_noticed_cost_little() -> None:
 
 
 def hard(pairs: int) -> list[Call]:
-    """Return calls of which any of 2 ** pairs sets may have happened; none explains the last one."""
+    """Return calls of which any of 2 ** pairs sets may have happened; none explains the last call."""
     calls = []
     for number in range(pairs):
         calls.append(do(f"create x{number}", 1, outcome=UNKNOWN))
@@ -650,8 +650,8 @@ def hard(pairs: int) -> list[Call]:
     return [*calls, do("read x", 2, 3)]
 
 
-def test_what_would_take_too_long_is_given_up() -> None:
-    """The search ends after as many configurations as it is allowed, and says that nothing is known."""
+def test_a_search_that_takes_too_long_is_given_up() -> None:
+    """The search ends at the limit of configurations with an error that the result is undecided."""
     with pytest.raises(CheckUndecided, match="1000 configurations"):
         check_linearizable(hard(20), limit=1000)
     with pytest.raises(NotLinearizable):
@@ -662,7 +662,7 @@ def test_what_would_take_too_long_is_given_up() -> None:
 
 
 def test_threads_on_a_store_in_memory() -> None:
-    """What threads see of `ConditionalStore` on memory, racing for two keys, can be put in order."""
+    """A history of threads that race for two keys of a `ConditionalStore` in memory has an order."""
     recorder = Recorder()
     shared = ConditionalStore(MemoryStore())
 
@@ -696,14 +696,14 @@ def test_threads_on_a_store_in_memory() -> None:
 
 
 class Forgetful(MemoryStore):
-    """A store that answers as if there were no conditions."""
+    """A store that ignores conditions."""
 
     def put(self, path: str, body: Any, **options: Any) -> Any:
         return super().put(path, body, **{**options, "condition": None})
 
 
 def test_a_store_that_ignores_conditions_is_caught() -> None:
-    """Two creations that both succeed are refused, though each client saw nothing wrong."""
+    """Two creations that both succeed are refused, though no client sees a contradiction."""
     recorder = Recorder()
     for client in "AB":
         store = RecordedStore(ConditionalStore(Forgetful("memory://forgetful")), recorder, client=client)

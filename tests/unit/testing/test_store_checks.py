@@ -1,4 +1,4 @@
-"""The contract check itself: it must catch a store that breaks a rule."""
+"""The contract check of stores: it must catch a store that breaks a rule."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ class _IgnoresTheConditionOfCopies(MemoryStore):
 class _ChecksThenActs(MemoryStore):
     def put(self, path: str, body: Any, **options: Any) -> PutResult:
         if isinstance(options.get("condition"), IfAbsent) and self.begin_head(path)().info is None:
-            time.sleep(
-                0.001
-            )  # the gap in which another racer gets in; that it opens is all that matters
+            time.sleep(0.001)  # the gap in which another thread races; its length is not critical
             options["condition"] = None
         return super().put(path, body, **options)
 
@@ -109,13 +107,13 @@ class _SameEtags(MemoryStore):
     ],
 )
 def test_a_store_that_breaks_a_rule_is_caught(mutant: type[MemoryStore]) -> None:
-    """Each mutant breaks one rule of the port, and the check says so by an AssertionError."""
+    """Each mutant breaks one rule of the port, and the check raises AssertionError."""
     with pytest.raises(AssertionError):
         check_object_store(mutant())
 
 
-def test_what_is_there_already_is_left_alone() -> None:
-    """The check may be run on a store in use: it removes what it made, and nothing else."""
+def test_existing_objects_are_left_alone() -> None:
+    """The check can run on a store in use: it removes only its own objects."""
     store = MemoryStore()
     store.put("mine", b"x")
     staged = store.stage("mine too", b"y")
@@ -124,8 +122,8 @@ def test_what_is_there_already_is_left_alone() -> None:
     store.publish(staged)
 
 
-def test_nothing_is_left_after_a_failure() -> None:
-    """A check that fails cleans up as well."""
+def test_a_failed_check_cleans_up() -> None:
+    """A check that fails removes its objects too."""
     store = _CountsTheRange()
     with pytest.raises(AssertionError):
         check_object_store(store)

@@ -1,4 +1,4 @@
-"""The contract check of tables itself: it must catch a table that breaks a rule."""
+"""The contract check of tables: it must catch a table that breaks a rule."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from commitlog.tables.rules import check_writes, judge
 from commitlog.testing import check_table
 from commitlog.urls import parse_table_url
 
-#: Longer than it takes another racer to get in; that it does is all that matters.
+#: Enough time for another thread to enter the race. The value is not critical.
 GAP = 0.001
 
 
@@ -105,6 +105,6 @@ class _RefusesArgumentsInItsOwnWords(_Mutant):
     ],
 )
 def test_a_table_that_breaks_a_rule_is_caught(mutant: type[_Mutant]) -> None:
-    """Each mutant breaks one rule of the port, and the check says so by an AssertionError."""
+    """Each mutant breaks one rule of the port, and the check raises AssertionError."""
     with pytest.raises(AssertionError):
         check_table(mutant())

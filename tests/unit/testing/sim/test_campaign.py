@@ -1,4 +1,4 @@
-"""Campaigns: many seeds, and a report; of a wrong run how to repeat it, and its shortest story."""
+"""Campaigns: runs of many seeds, a report, and for a wrong run its command and its shortest trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RATES = {Fault.LOST_REQUEST: 0.1, Fault.LOST_RESPONSE: 0.1, Fault.PAUSED: 0.1}
 
 
 def world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-    """Three nodes put two objects each; all is well unless B's second is stored, and not known to be."""
+    """Three nodes put two objects each. A run is wrong if B's second one is stored despite an error."""
     simulation = Simulation(choices, faults=Faults(rates=RATES, delays=(1.0, 5.0)), latencies=(0.1, 0.5))
     server = MemoryStore(clock=simulation.server_clock(), new_id=simulation.new_id)
     done: Counter[str] = Counter()
@@ -62,20 +62,20 @@ def world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
 
 
 def healthy(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-    """The same, and nobody judges."""
+    """Return the same world with a judge that accepts every run."""
     simulation, _ = world(choices)
     return simulation, lambda: {"runs": 1}
 
 
 def failing(**options: object) -> CampaignFailed:
-    """Return how a campaign of the world fails."""
+    """Return the error of a campaign of the world."""
     with pytest.raises(CampaignFailed) as caught:
         run_campaign(world, runs=200, **options)  # type: ignore[arg-type]
     return caught.value
 
 
-def test_a_campaign_counts_what_it_did() -> None:
-    """Runs, steps, faults by kind, and what the judges told."""
+def test_a_campaign_counts_steps_faults_and_outcomes() -> None:
+    """The report has the runs, steps, faults by kind, and outcomes of the judges."""
     report = run_campaign(healthy, seed=5, runs=30)
     assert (report.seed, report.runs, report.outcomes) == (5, 30, Counter(runs=30))
     assert report.steps > 30 * 6
@@ -84,8 +84,8 @@ def test_a_campaign_counts_what_it_did() -> None:
     assert f"{report.faults[Fault.LOST_REQUEST]} request lost" in str(report)
 
 
-def test_a_campaign_is_over_when_its_time_is() -> None:
-    """And tells now and then how far it is."""
+def test_a_campaign_ends_when_its_time_is_up() -> None:
+    """It reports its progress from time to time."""
     lines: list[str] = []
     report = run_campaign(healthy, seconds=1.0, progress=lines.append, progress_interval=0.01)
     assert report.seconds >= 1.0
@@ -93,14 +93,14 @@ def test_a_campaign_is_over_when_its_time_is() -> None:
     assert lines
 
 
-def test_a_campaign_has_an_end() -> None:
-    """Runs or seconds have to be said."""
+def test_a_campaign_needs_a_limit() -> None:
+    """The caller must pass `runs` or `seconds`."""
     with pytest.raises(ValueError, match="pass `runs` or"):
         run_campaign(healthy)
 
 
-def test_a_run_that_is_wrong_ends_the_campaign() -> None:
-    """Its seed is the one that fails alone, and the message has the command for it."""
+def test_a_wrong_run_ends_the_campaign() -> None:
+    """The error has the seed, which fails alone, and the command to repeat it."""
     error = failing(seed=100, again="do --seed {seed}")
     assert error.seed == 100 + error.report.runs - 1
     assert f"again: do --seed {error.seed}\n" in str(error)
@@ -109,8 +109,8 @@ def test_a_run_that_is_wrong_ends_the_campaign() -> None:
         run_campaign(world, seed=error.seed, runs=1)
 
 
-def test_a_run_that_is_wrong_is_shrunk() -> None:
-    """To the one thing that has to go wrong; it is told, and can be had again."""
+def test_a_wrong_run_is_shrunk() -> None:
+    """The error has the single fault that causes the violation, and a deviation that repeats it."""
     error = failing()
     assert error.shrunk.orders == {("B put B2", 1): 3}
     assert error.shrunk.faults == 1
@@ -121,8 +121,8 @@ def test_a_run_that_is_wrong_is_shrunk() -> None:
     assert again.trace == error.shrunk.trace
 
 
-def test_shrinking_lowers_what_it_cannot_leave_out() -> None:
-    """Of the alternatives that are wrong the first one is kept."""
+def test_shrinking_lowers_picks_that_it_cannot_drop() -> None:
+    """Of the alternatives that are wrong, the first one is kept."""
 
     def judged(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         picked = choices.pick("a", [1.0] * 9), choices.pick("b", [1.0] * 9)
@@ -137,8 +137,8 @@ def test_shrinking_lowers_what_it_cannot_leave_out() -> None:
     assert shrunk.orders == {("a", 1): 3}
 
 
-def test_shrinking_takes_no_more_runs_than_it_is_given() -> None:
-    """The simplest so far is returned."""
+def test_shrinking_has_a_limit_of_runs() -> None:
+    """At the limit the simplest run so far is returned."""
     runs = 0
 
     def counted(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
@@ -151,16 +151,16 @@ def test_shrinking_takes_no_more_runs_than_it_is_given() -> None:
     assert runs == 3
 
 
-def test_shrinking_takes_no_longer_than_it_is_given() -> None:
-    """Then the run it began with is returned, if nothing simpler was found."""
+def test_shrinking_has_a_limit_of_time() -> None:
+    """If no simpler run was found by then, the first run is returned."""
     seed = failing().seed
     shrunk = shrink(world, Seeded(seed), most_seconds=0.0)
     assert shrunk is not None
     assert len(shrunk.orders) > 1
 
 
-def test_shrinking_passes_by_what_fails_in_another_way() -> None:
-    """An error of the world is not what is looked for."""
+def test_shrinking_skips_runs_with_another_error() -> None:
+    """A run that ends with an error of the world is not a violation."""
 
     def touchy(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         picked = choices.pick("a", [1.0] * 9), choices.pick("b", [1.0] * 9)
@@ -177,13 +177,13 @@ def test_shrinking_passes_by_what_fails_in_another_way() -> None:
     assert shrunk.orders == {("a", 1): 1, ("b", 1): 1}
 
 
-def test_a_run_that_is_right_is_not_shrunk() -> None:
-    """There is nothing to find."""
+def test_a_correct_run_is_not_shrunk() -> None:
+    """`shrink` returns None for a run without a violation."""
     assert shrink(world, Deviating({})) is None
 
 
 def test_a_run_without_end_is_wrong() -> None:
-    """Progress is judged, too."""
+    """A run that makes no progress is stopped and reported as a violation."""
 
     def endless(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         simulation = Simulation(choices)
@@ -201,8 +201,8 @@ def test_a_run_without_end_is_wrong() -> None:
     assert isinstance(caught.value.__cause__, Stuck)
 
 
-def test_an_error_of_the_world_is_raised_as_it_is() -> None:
-    """With a note that says how to have it again."""
+def test_an_error_of_the_world_is_raised_unchanged() -> None:
+    """A note on the error has the command to repeat the run."""
 
     def broken(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         def judge() -> None:
@@ -215,8 +215,8 @@ def test_an_error_of_the_world_is_raised_as_it_is() -> None:
     assert caught.value.__notes__ == ["again: seed 3"]
 
 
-def test_a_world_that_depends_on_more_than_its_choices_is_told() -> None:
-    """Its runs could not be had again."""
+def test_a_world_that_depends_on_more_than_its_choices_is_refused() -> None:
+    """Its runs could not be repeated."""
     runs = 0
 
     def moody(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
@@ -233,7 +233,7 @@ def test_a_world_that_depends_on_more_than_its_choices_is_told() -> None:
 
 
 def test_a_report_adds_up() -> None:
-    """Reports of several runs are those of all of them."""
+    """A report of several runs has their sums."""
     report = CampaignReport(0)
     with Simulation(Seeded(0)) as simulation:
         report.add(simulation, {"a": 2}, seconds=1.0)
@@ -242,7 +242,7 @@ def test_a_report_adds_up() -> None:
 
 
 def test_deviations_repeat_a_run() -> None:
-    """What was not ordinary is all there is to know of a run."""
+    """The deviations from the ordinary picks determine the run."""
     recording = Recording(Seeded(11))
     traces = []
     for choices in (recording, None):

@@ -1,4 +1,4 @@
-"""The command that runs campaigns, over worlds of a file, in processes of its own."""
+"""The command that runs campaigns over the worlds of a file, in separate processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commitlog.testing.sim.runner import load_worlds
 from support.project import TESTS
 from worlds import WORLDS
 
-#: A world of one node that stores an object, and three that fail: one judged wrong, one that raises.
+#: Worlds of one node that stores an object: one is correct, one is judged wrong, one raises an error.
 FILE = """
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing.sim import SimulatedStore, Simulation
@@ -49,10 +49,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_seeds_are_run_in_processes_and_summed_up(
+def test_reports_do_not_depend_on_the_number_of_processes(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The JSON report and the ledger have every seed once, however many processes there are."""
+    """The JSON report and the ledger have every seed once, with one process and with two."""
     reports = []
     for processes in (1, 2):
         report, ledger = tmp_path / f"{processes}.json", tmp_path / f"{processes}.md"
@@ -72,10 +72,10 @@ def test_seeds_are_run_in_processes_and_summed_up(
     assert "250 seeds, 0 violations" in capsys.readouterr().out
 
 
-def test_a_wrong_run_is_reported_with_its_seed_and_does_not_end_the_others(
+def test_a_wrong_run_is_reported_and_the_others_go_on(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The status is 1; the message has the command that repeats the run, and that finds it again."""
+    """The exit status is 1, and the message has a command that repeats the run."""
     report = tmp_path / "report.json"
     arguments = ["--file", str(file), "--world", "wrong", "--world", "broken"]
     assert main([*arguments, "--seeds", "20", "--processes", "1", "--json", str(report)]) == 1
@@ -106,7 +106,7 @@ def test_a_wrong_run_is_reported_with_its_seed_and_does_not_end_the_others(
 def test_bad_arguments_are_refused(
     file: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The status is 2, and the message says what to do."""
+    """The exit status is 2, and the message says what to do."""
     with pytest.raises(SystemExit) as caught:
         main(["--file", str(file), *arguments])
     assert caught.value.code == 2
@@ -114,7 +114,7 @@ def test_bad_arguments_are_refused(
 
 
 def test_worlds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of this project are in tests/worlds.py."""
+    """The worlds of this project are in tests/worlds.py."""
     file = TESTS / "worlds.py"
     assert main(["--file", str(file), "--list"]) == 0
     assert capsys.readouterr().out.split() == list(WORLDS)

@@ -1,4 +1,4 @@
-"""Searches for violations: Hypothesis shrinks what it found, `explore` makes every run of a world."""
+"""Searches for violations: Hypothesis shrinks a run, and `explore` makes all runs of a world."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from sim.leases.actions import Program, create, delete, read, update
 from sim.leases.world import CommitWorld, world_of
 from sim.nodes import ClockSkew
 
-# -- a toy that is wrong: look, then write ---------------------------------------------------------
+# -- a wrong toy: read, then write ----------------------------------------------------------------------
 
 
 @define
 class Toy:
-    """Two writers that look whether there is an object, and write one if not, without any lease.
+    """Two writers that each read an object and write it if it is missing, without a lease.
 
-    The second comes a second later, so it takes some delay for them to meet.
+    The second writer starts a second later, so they meet only if a request is delayed.
     """
 
     simulation: Simulation
@@ -55,19 +55,19 @@ class Toy:
             node.start(partial(self.write, store, name), after=float(after))
 
     def write(self, store: ObjectStore, name: str) -> None:
-        """Write an object, unless there is one."""
+        """Write an object if it is missing."""
         with contextlib.suppress(CommitError):
             if store.begin_head("k")().info is None:
                 store.put("k", name.encode())
                 self.won.append(name)
 
     def judge(self) -> None:
-        """Both cannot have created it."""
+        """Check that at most one writer created the object."""
         assert len(self.won) < 2, f"{self.won} both won"
 
 
 def toy(choices: Choices, *, most: int | None, rate: float = 0.02) -> Toy:
-    """Return a toy world to which that many faults may happen."""
+    """Return a toy world with at most `most` faults."""
     return Toy(
         Simulation(
             choices, faults=Faults(rates=dict.fromkeys(Fault, rate), delays=(2.0, 5.0), most=most)
@@ -76,7 +76,7 @@ def toy(choices: Choices, *, most: int | None, rate: float = 0.02) -> Toy:
 
 
 def exhaustive(most: int) -> Callable[[Choices], tuple[Simulation, Callable[[], object]]]:
-    """Return what builds it for `explore`."""
+    """Return a function that builds this world for `explore`."""
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         world = toy(choices, most=most)
@@ -96,7 +96,7 @@ class Finding:
 
 
 def test_hypothesis_shrinks_a_violation() -> None:
-    """A violation that was found at random is shrunk to the least that brings it about."""
+    """A violation found at random is shrunk to the smallest run that causes it."""
 
     @strategies.composite
     def runs(draw: Callable[..., Any]) -> Finding:
@@ -122,7 +122,7 @@ def test_hypothesis_shrinks_a_violation() -> None:
 
 
 def readers(names: str, reads: int, faults: Faults | None = None) -> Callable[[Choices], Any]:
-    """Return a world in which each node reads a few times, and nothing depends on anything."""
+    """Return a builder of a world in which each node reads a few times, independently."""
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         simulation = Simulation(choices, faults=faults)
@@ -143,28 +143,29 @@ def readers(names: str, reads: int, faults: Faults | None = None) -> Callable[[C
 
 @pytest.mark.parametrize(
     ("names", "reads", "states", "ends"),
-    # A node that reads n times is in one of n + 2 states: not started, each read under way, over. The
-    # end of all, after which there is no step, is not counted; it is come to from one run for each node.
+    # A node that reads n times is in one of n + 2 states: not started, one of the reads under way,
+    # ended. The end of all nodes, after which there is no step, is not counted; one run for each node
+    # leads to it.
     [("A", 1, 3 - 1, 1), ("AB", 1, 3**2 - 1, 2), ("AB", 2, 4**2 - 1, 2), ("ABC", 1, 3**3 - 1, 3)],
 )
-def test_states_are_those_that_there_are(names: str, reads: int, states: int, ends: int) -> None:
-    """Every state of a world is seen once, and no other one."""
+def test_each_state_is_seen_once(names: str, reads: int, states: int, ends: int) -> None:
+    """`explore` counts every state of a world once, and no other state."""
     found = explore(readers(names, reads))
     assert (found.states, found.ends, found.complete) == (states, ends, True)
 
 
-def test_states_with_a_fault() -> None:
-    """Each fault is tried wherever it is possible."""
+def test_each_fault_is_tried_at_every_point() -> None:
+    """The number of states shows that each fault is tried wherever it is possible."""
     throttled = Faults(rates={Fault.THROTTLED: 0.1}, most=1)
     # Not started; the read under way, throttled or not.
     assert explore(readers("A", 1, throttled)).states == 3
-    # Two reads: not started; the first under way, throttled or not; the second after a throttled first,
-    # or itself throttled, or neither.
+    # Two reads: not started; the first under way, throttled or not; the second after a throttled first
+    # one, or itself throttled, or neither.
     assert explore(readers("A", 2, throttled)).states == 1 + 2 + 3
 
 
 def test_a_planted_bug_is_found() -> None:
-    """A bug that takes one fault is not found without, is found with it, and can be replayed."""
+    """A bug that needs one fault is found only with a fault, and its run can be replayed."""
     without = explore(exhaustive(0))
     assert without.complete
     assert without.shortest is None
@@ -183,15 +184,15 @@ def test_a_planted_bug_is_found() -> None:
 
 
 def test_an_exploration_can_be_cut_short() -> None:
-    """After so many runs or violations it stops, and says that it is not complete."""
+    """It stops after the given number of runs or violations, and reports that it is not complete."""
     some = explore(exhaustive(1), most_runs=2)
     assert (some.runs, some.complete) == (2, False)
     first = explore(exhaustive(1))
     assert (len(first.violations), first.complete) == (1, False)
 
 
-def test_what_a_program_raises_ends_an_exploration() -> None:
-    """An error of a program that is no verdict is an error of the test."""
+def test_an_error_of_a_program_ends_an_exploration() -> None:
+    """An error that is not a verdict of the judge is raised as an error of the test."""
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         simulation = Simulation(choices)
@@ -202,24 +203,25 @@ def test_what_a_program_raises_ends_an_exploration() -> None:
         explore(build)
 
 
-def test_the_kit_tells_what_its_judge_looks_at() -> None:
-    """In the kit's worlds, whether calls overlap or come in turn makes two states, all else equal."""
+def test_the_order_of_calls_is_part_of_a_state() -> None:
+    """In worlds of the kit, overlapping and sequential calls make different states, all else equal."""
     found = explore(world_of({"A": read("k"), "B": read("k")}, objects={"k": "seed"}, mode="native"))
-    # As `readers` once each, but which of the reads had ended when the other began: for each node, none
-    # or the other's. Only where both have begun can that differ: neither over (1), A's (2), B's (2).
+    # As with `readers` once each, and also the reads that had ended when another one began: for each
+    # node, none or that of the other node. Only if both have begun can this differ: none ended (1), A's
+    # (2), B's (2).
     assert found.complete
     assert found.states == (3**2 - 1) + 2
 
 
-# -- whether a state is all there is to it ---------------------------------------------------------
+# -- whether states capture everything ------------------------------------------------------------------
 
-#: A history as its judge sees it: the calls, which of them came before which, and the verdict.
+#: A history from the judge's view: the calls, their order in time, and the verdict.
 Ending = tuple[tuple[tuple[object, ...], ...], frozenset[tuple[int, int]], bool]
 
 
 @define
 class Endings:
-    """Builds a world of the kit, and keeps how its runs ended."""
+    """A builder of a world of the kit that records how its runs ended."""
 
     programs: Mapping[str, Program]
     faults: Faults
@@ -258,7 +260,7 @@ class Endings:
         return seen, order, fine
 
     def by_brute_force(self) -> set[Ending]:
-        """Return how all runs end, each made from beginning to end."""
+        """Return the endings of all runs, each made from start to end."""
         self.found.clear()
         todo: list[tuple[int, ...]] = [()]
         while todo:
@@ -273,14 +275,14 @@ class Endings:
         return set(self.found)
 
     def by_states(self) -> set[Ending]:
-        """Return how those runs end that `explore` goes through with."""
+        """Return the endings of the runs that `explore` completes."""
         self.found.clear()
         assert explore(self).complete
         return set(self.found)
 
 
 def faults(most: int, *kinds: Fault) -> Faults:
-    """Return faults of these kinds, or of all."""
+    """Return faults of these kinds, or of all kinds."""
     return Faults(rates=dict.fromkeys(kinds or Fault, 0.01), delays=(1.5, 10.0), most=most)
 
 
@@ -295,8 +297,8 @@ def faults(most: int, *kinds: Fault) -> Faults:
     ],
     ids=["native-1", "native-read-1", "lease-alone-1", "lease-alone-2", "lease-0"],
 )
-def test_what_is_cut_off_ends_as_something_that_was_seen(endings: Endings, least: int) -> None:
-    """A run that is broken off at a state seen before would have ended as another one has ended."""
+def test_a_run_that_is_cut_off_has_a_known_ending(endings: Endings, least: int) -> None:
+    """A run that stops at a known state would have ended like some other run."""
     every = endings.by_brute_force()
     assert endings.by_states() == every
     assert len(every) >= least

@@ -1,4 +1,4 @@
-"""The simulator itself: it repeats itself bit for bit, and every misfortune is what it is called."""
+"""The simulator: its runs are reproducible bit for bit, and every fault does what its name says."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from support.project import environment
 
 
 def everything(choices: Choices) -> list[str]:
-    """Return the trace of a run in which about everything happens."""
+    """Return the trace of a run with nearly all operations and faults."""
     faults = Faults(rates=dict.fromkeys(Fault, 0.02), delays=(0.5, 2, 5, 10), until=60)
     simulation = Simulation(choices, faults=faults, latencies=(0.01, 0.05, 0.2))
     world = CommitWorld(
@@ -90,14 +90,14 @@ SEEDS = range(12)
 
 
 def test_one_seed_is_one_trace() -> None:
-    """The same seed gives the same trace, bit for bit, and another seed another one."""
+    """The same seed gives the same trace, bit for bit, and another seed another trace."""
     traces = [everything(Seeded(seed)) for seed in SEEDS]
     assert traces == [everything(Seeded(seed)) for seed in SEEDS]
     assert len({tuple(trace) for trace in traces}) == len(SEEDS)
 
 
 def test_traces_do_not_depend_on_the_process() -> None:
-    """Another process, whose strings have other hashes, gives the same traces."""
+    """A process with other string hashes gives the same traces."""
     script = (
         "import sys\n"
         "from unit.testing.sim.test_simulation import all_traces\n"
@@ -115,12 +115,12 @@ def test_traces_do_not_depend_on_the_process() -> None:
 
 
 def all_traces() -> str:
-    """Return the traces of all seeds, as another process is to find them."""
+    """Return the traces of all seeds, which another process must reproduce."""
     return "\n\n".join("\n".join(everything(Seeded(seed))) for seed in SEEDS)
 
 
-def test_what_was_recorded_can_be_replayed() -> None:
-    """The picks of a seeded run, replayed, give its trace; after their end all goes the ordinary way."""
+def test_a_recording_can_be_replayed() -> None:
+    """Replaying the picks of a seeded run gives its trace. After the last pick follow ordinary ones."""
     recording = Recording(Seeded(3))
     trace = everything(recording)
     replayed = Replayed(recording.indexes)
@@ -132,12 +132,12 @@ def test_what_was_recorded_can_be_replayed() -> None:
 
 
 def test_a_pick_that_is_out_of_range_is_the_last_one() -> None:
-    """A replay against code that has changed since goes on."""
+    """So a replay still works after the code has changed."""
     assert Replayed((7,)).pick("", [1.0, 1.0]) == 1
 
 
 def test_picks_are_named() -> None:
-    """A recording tells, for people, what was decided."""
+    """A recording names each decision for people."""
     recording = Recording(Replayed((1,)))
     with Simulation(recording, latencies=(1.0, 2.0)) as simulation:
         simulation.latency("A")
@@ -149,7 +149,7 @@ def test_picks_are_named() -> None:
 
 
 class Bench:
-    """One node with its ports, and the servers behind them; faults happen to order."""
+    """One node with its ports, and the servers behind them; faults happen where they are forced."""
 
     def __init__(self, *forced: Forced, rate: float = 1.0, offset: float = 0.0, **options: Any) -> None:
         self.forced = forced
@@ -164,7 +164,7 @@ class Bench:
         self.table = SimulatedTable(self.node, self.items)
 
     def run(self, program: Callable[[], object]) -> Any:
-        """Run a program to the end of the world; return what it returned or which error it raised."""
+        """Run a program until the world ends; return its result, or the error that it raised."""
         results: list[object] = []
 
         def attempt() -> None:
@@ -177,11 +177,11 @@ class Bench:
         with self.simulation:
             self.simulation.run()
         ordered = Counter(forced.fault for forced in self.forced)
-        assert self.simulation.injected == ordered, "what was ordered did not happen, or more did"
+        assert self.simulation.injected == ordered, "the forced faults did not happen, or more did"
         return results[0] if results else None
 
     def there(self, path: str = "k") -> bytes | None:
-        """Return what the store holds in truth."""
+        """Return the body that the store really holds."""
         return None if self.objects.begin_head(path)().info is None else self.objects.get(path).data
 
 
@@ -194,35 +194,35 @@ def item(**attributes: str | int) -> dict[str, str | int]:
 
 
 def test_lost_request() -> None:
-    """A lost request changes nothing, and its sender gives up, not knowing."""
+    """A lost request changes nothing, and its sender gives up with an unknown outcome."""
     bench = Bench(Forced("A put k", Fault.LOST_REQUEST))
     assert isinstance(bench.run(lambda: bench.store.put("k", b"1")), OutcomeUnknown)
     assert (bench.there(), bench.simulation.now) == (None, bench.simulation.patience)
 
 
 def test_lost_read() -> None:
-    """A read that is lost has no outcome that anybody had to know."""
+    """A lost read fails as unavailable, because it has no outcome that matters."""
     bench = Bench(Forced("A get k", Fault.LOST_REQUEST))
     bench.objects.put("k", b"1")
     assert isinstance(bench.run(lambda: bench.store.get("k")), Unavailable)
 
 
 def test_lost_response() -> None:
-    """A request whose answer is lost is performed, and its sender gives up, not knowing."""
+    """A request whose answer is lost takes effect, and its sender gives up with an unknown outcome."""
     bench = Bench(Forced("A put k", Fault.LOST_RESPONSE))
     assert isinstance(bench.run(lambda: bench.store.put("k", b"1")), OutcomeUnknown)
     assert (bench.there(), bench.simulation.now) == (b"1", 2.0)
 
 
 def test_delayed_request() -> None:
-    """A request that is late by less than its sender's patience is answered late."""
+    """A request delayed by less than the sender's patience is answered late."""
     bench = Bench(Forced("A put k", Fault.DELAYED, seconds=1.5))
     assert not isinstance(bench.run(lambda: bench.store.put("k", b"1")), CommitError)
     assert (bench.there(), bench.simulation.now) == (b"1", 1.5)
 
 
 def test_request_delayed_beyond_patience() -> None:
-    """A request that is late by more is performed after its sender has given up."""
+    """A request delayed by more takes effect after its sender has given up."""
     bench = Bench(Forced("A put k", Fault.DELAYED, seconds=5.0))
     seen: list[object] = []
 
@@ -237,7 +237,7 @@ def test_request_delayed_beyond_patience() -> None:
 
 
 def test_duplicated_request() -> None:
-    """A duplicated request is answered at once, and performed again later, over what came between."""
+    """A duplicated request is answered at once, and takes effect again later, over later writes."""
     bench = Bench(Forced("A put k", Fault.DUPLICATED, seconds=5.0))
 
     def program() -> None:
@@ -251,14 +251,14 @@ def test_duplicated_request() -> None:
 
 
 def test_repeated_request() -> None:
-    """Of a request that is repeated on the way, the sender gets the second answer alone."""
+    """The sender of a request that is repeated on the way gets only the second answer."""
     bench = Bench(Forced("A put k", Fault.REPEATED))
     assert isinstance(bench.run(lambda: bench.store.put("k", b"1", condition=IfAbsent())), AlreadyExists)
     assert (bench.there(), bench.simulation.now) == (b"1", 0.0)
 
 
 def test_failed_after() -> None:
-    """A 5xx after applying says nothing, at once, of what has happened."""
+    """An error 5xx after applying leaves the outcome unknown, at once."""
     bench = Bench(Forced("A delete k", Fault.FAILED_AFTER))
     bench.objects.put("k", b"1")
     assert isinstance(bench.run(lambda: bench.store.delete("k")), OutcomeUnknown)
@@ -266,29 +266,29 @@ def test_failed_after() -> None:
 
 
 def test_conflict() -> None:
-    """A conflict is answered, and nothing happened."""
+    """A request that is answered with a conflict has no effect."""
     bench = Bench(Forced("A put k", Fault.CONFLICT))
     assert isinstance(bench.run(lambda: bench.store.put("k", b"1", condition=IfAbsent())), Conflict)
     assert bench.there() is None
 
 
 def test_only_conditions_conflict() -> None:
-    """A plain request to the store meets no conflict, whoever orders one."""
+    """An unconditional request to the store never gets a conflict, even if one is forced."""
     bench = Bench(Forced("A put k", Fault.CONFLICT))
-    with pytest.raises(AssertionError, match="what was ordered did not happen"):
+    with pytest.raises(AssertionError, match="the forced faults did not happen"):
         bench.run(lambda: bench.store.put("k", b"1"))
     assert bench.there() == b"1"
 
 
 def test_throttled() -> None:
-    """What is throttled did not happen, and says so."""
+    """A throttled request has no effect, and its error says so."""
     bench = Bench(Forced("A put k", Fault.THROTTLED))
     assert isinstance(bench.run(lambda: bench.store.put("k", b"1")), Unavailable)
     assert (bench.there(), bench.simulation.now) == (None, 0.0)
 
 
 def test_partial_bulk_deletion() -> None:
-    """Of a partial bulk deletion every second object stays, and is reported."""
+    """After a partial bulk deletion every second object stays and is reported."""
     bench = Bench(Forced("A delete_many 4", Fault.PARTIAL))
     paths = ["a", "b", "c", "d"]
     for path in paths:
@@ -300,7 +300,7 @@ def test_partial_bulk_deletion() -> None:
 
 
 def test_paused_node() -> None:
-    """A node that is paused does not notice, but its clock has gone on, and so have the others."""
+    """A paused node does not notice the pause, but its clock and the other nodes have gone on."""
     bench = Bench(Forced("A clock", Fault.PAUSED, nth=2, seconds=7.0))
     moments: list[object] = []
     other = bench.simulation.node("B")
@@ -316,14 +316,14 @@ def test_paused_node() -> None:
 
 
 def test_a_pause_before_a_request() -> None:
-    """A node can be paused after it last looked at its clock and before its request is sent."""
+    """A node can be paused between its last look at the clock and the sending of its request."""
     bench = Bench(Forced("A put k", Fault.PAUSED, seconds=7.0))
     bench.run(lambda: bench.store.put("k", b"1"))
     assert [line for line in bench.simulation.trace if "A1: put" in line] == ["    7.000  A A1: put k"]
 
 
 def test_crashed_node() -> None:
-    """A node that dies sends nothing more, but what it has sent arrives; then it restarts anew."""
+    """A node that dies sends nothing more, but its sent requests arrive; then it restarts."""
     bench = Bench(Forced("A put k", Fault.CRASHED))
     lives: list[object] = []
 
@@ -346,14 +346,14 @@ def test_crashed_node() -> None:
 
 
 def test_without_a_restart_a_node_stays_dead() -> None:
-    """A node that dies for good leaves nothing behind that runs."""
+    """A node that dies without a restart leaves nothing that runs."""
     bench = Bench(Forced("A sleep", Fault.CRASHED))
     bench.run(lambda: bench.node.clock.sleep(1))
     assert (bench.node.running, bench.node.crashes, bench.simulation.now) == (False, 1, 0.0)
 
 
 def test_a_node_can_die_again() -> None:
-    """A restarted program that dies is restarted, too."""
+    """A restarted program that dies is restarted again."""
     bench = Bench(Forced("A put k", Fault.CRASHED), Forced("A put k", Fault.CRASHED, nth=2))
     bench.node.start(lambda: bench.store.put("k", b"1"), restart=lambda: bench.store.put("k", b"again"))
     with bench.simulation:
@@ -362,7 +362,7 @@ def test_a_node_can_die_again() -> None:
 
 
 def test_dead_code_does_nothing() -> None:
-    """Clean-up code of a process that has died does not reach the world."""
+    """Clean-up code of a dead process does not reach the servers."""
     bench = Bench(Forced("A put k", Fault.CRASHED))
     bench.objects.put("old", b"")
 
@@ -376,8 +376,8 @@ def test_dead_code_does_nothing() -> None:
     assert bench.there("old") == b""
 
 
-def test_swept_items() -> None:
-    """Expired items are dropped at the moment ordered, and only they."""
+def test_a_sweep_drops_expired_items() -> None:
+    """Only expired items are dropped, at the forced moment."""
     bench = Bench(Forced("table sweep", Fault.SWEPT))
     left: list[object] = []
 
@@ -394,7 +394,7 @@ def test_swept_items() -> None:
 
 
 def test_faults_of_the_table() -> None:
-    """A table's requests meet the same misfortunes as a store's."""
+    """Requests to a table have the same faults as requests to a store."""
     outcomes: dict[Fault, object] = {
         Fault.LOST_REQUEST: (OutcomeUnknown, False),
         Fault.LOST_RESPONSE: (OutcomeUnknown, True),
@@ -412,8 +412,8 @@ def test_faults_of_the_table() -> None:
 # -- when faults happen ----------------------------------------------------------------------------
 
 
-def test_a_fault_is_ordered_for_one_visit() -> None:
-    """An ordered fault happens at that visit of that point alone."""
+def test_a_forced_fault_happens_at_one_visit() -> None:
+    """A forced fault happens only at the given visit of its point."""
     bench = Bench(Forced("A put k", Fault.THROTTLED, nth=3))
     seen: list[bool] = []
 
@@ -430,7 +430,7 @@ def test_a_fault_is_ordered_for_one_visit() -> None:
 
 
 def many_puts(faults: Faults, puts: int, seed: int = 0) -> Simulation:
-    """Let a node put an object again and again."""
+    """Run a node that puts an object `puts` times."""
     simulation = Simulation(Seeded(seed), faults=faults)
     node = simulation.node("A")
     store = SimulatedStore(node, MemoryStore())
@@ -447,7 +447,7 @@ def many_puts(faults: Faults, puts: int, seed: int = 0) -> Simulation:
 
 
 def test_rates_are_probabilities() -> None:
-    """A fault happens about as often as its rate has it, and others not at all."""
+    """A fault happens about as often as its rate says, and faults without a rate never."""
     rates = {Fault.LOST_REQUEST: 0.2, Fault.THROTTLED: 0.05, Fault.CONFLICT: 0.5}
     injected = many_puts(Faults(rates=rates), 4000).injected
     assert set(injected) == {Fault.LOST_REQUEST, Fault.THROTTLED}  # plain puts do not conflict
@@ -456,7 +456,7 @@ def test_rates_are_probabilities() -> None:
 
 
 def test_faults_are_limited_in_number_and_time() -> None:
-    """There are no more faults than `most`, and none from `until` on."""
+    """There are at most `most` faults, and none from `until` on."""
     always = {Fault.LOST_REQUEST: 1.0}
     assert many_puts(Faults(rates=always, most=3), 10).injected == {Fault.LOST_REQUEST: 3}
     limited = many_puts(Faults(rates=always, until=6.0), 10)
@@ -464,14 +464,14 @@ def test_faults_are_limited_in_number_and_time() -> None:
     assert limited.now == 6.0
 
 
-def test_ordered_faults_do_not_count() -> None:
-    """Ordered faults happen beyond `most`, and after `until`."""
+def test_forced_faults_do_not_count() -> None:
+    """Forced faults happen beyond `most`, and after `until`."""
     faults = Faults(most=0, until=0.0, forced=(Forced("A put k", Fault.LOST_REQUEST),))
     assert many_puts(faults, 2).injected == {Fault.LOST_REQUEST: 1}
 
 
 def test_lengths_are_picked_from_the_grid() -> None:
-    """Delays are as long as one of those given, each as likely as the others."""
+    """Each delay is one of the given values, all with the same probability."""
     faults = Faults(rates={Fault.DELAYED: 1.0}, delays=(0.5, 1.0, 1.5))
     trace = many_puts(faults, 300).trace
     lengths = Counter(line.split(" by ")[1] for line in trace if " by " in line)
@@ -488,8 +488,8 @@ def test_lengths_are_picked_from_the_grid() -> None:
         {"delays": (-1.0,)},
     ],
 )
-def test_faults_that_cannot_be(options: Mapping[str, Any]) -> None:
-    """Rates that are no probabilities, and lengths before the beginning, are refused."""
+def test_impossible_faults_are_refused(options: Mapping[str, Any]) -> None:
+    """Rates that are no probabilities, and negative delays, are refused."""
     with pytest.raises(ValueError):
         Faults(**options)
 
@@ -498,7 +498,7 @@ def test_faults_that_cannot_be(options: Mapping[str, Any]) -> None:
 
 
 def test_clocks_have_rates_and_offsets() -> None:
-    """A node sleeps, waits and dates by its own clock, which nothing else goes by."""
+    """A node sleeps, waits and dates by its own clock, which no other part uses."""
     bench = Bench(Forced("A put k", Fault.LOST_REQUEST), rate=2.0, offset=100.0)
 
     def program() -> object:
@@ -512,7 +512,7 @@ def test_clocks_have_rates_and_offsets() -> None:
 
 
 def test_server_clocks() -> None:
-    """A server has a clock of its own, which it refuses late requests by."""
+    """A server has its own clock, and refuses expired requests by it."""
     simulation = Simulation(Replayed(()))
     clock = simulation.server_clock(rate=3.0, offset=-50.0)
     node = simulation.node("A")
@@ -536,8 +536,8 @@ def test_server_clocks() -> None:
     assert errors == [None, "RequestExpired"]
 
 
-def test_a_store_without_fences() -> None:
-    """A store that enforces no expiry takes late requests."""
+def test_a_store_that_ignores_expiry_takes_late_requests() -> None:
+    """Its capabilities say that it does not enforce expiry."""
     bench = Bench()
     unfenced = SimulatedStore(bench.node, bench.objects, fences=False)
     bench.run(lambda: unfenced.put("k", b"1", expiry=RequestExpiry(int(EPOCH) - 100, 1)))
@@ -545,8 +545,8 @@ def test_a_store_without_fences() -> None:
     assert not unfenced.capabilities.enforced
 
 
-def test_a_clock_that_stands_still_is_none() -> None:
-    """A rate is positive, and a server's clock is not slept on."""
+def test_invalid_uses_of_clocks_are_refused() -> None:
+    """The rate of a clock must be positive, and the clock of a server cannot sleep."""
     with Simulation(Replayed(())) as simulation:
         with pytest.raises(ValueError):
             simulation.server_clock(rate=0)
@@ -558,7 +558,7 @@ def test_a_clock_that_stands_still_is_none() -> None:
 
 
 def test_a_world_that_does_not_end_is_stuck() -> None:
-    """A run that takes more steps than it was given is stopped, and says where it was."""
+    """A run that takes more steps than allowed is stopped, and its error says where."""
     simulation = Simulation(Replayed(()))
     node = simulation.node("A")
 
@@ -573,7 +573,7 @@ def test_a_world_that_does_not_end_is_stuck() -> None:
 
 
 def test_a_run_can_stop_in_the_middle() -> None:
-    """A run up to a moment can be gone on with."""
+    """A run that stopped at a moment can be continued."""
     bench = Bench()
     bench.node.start(lambda: bench.node.clock.sleep(10))
     with bench.simulation:
@@ -584,7 +584,7 @@ def test_a_run_can_stop_in_the_middle() -> None:
 
 
 def test_close_ends_all_nodes() -> None:
-    """Code that is in the middle of something when the world ends is unwound, and restarts nothing."""
+    """Code that is running when the world ends is unwound, and nothing is restarted."""
     bench = Bench()
     ended: list[str] = []
 
@@ -605,8 +605,8 @@ def test_close_ends_all_nodes() -> None:
     assert ended == ["A"]
 
 
-def test_errors_of_programs_come_out() -> None:
-    """What a program raises ends the run."""
+def test_an_error_of_a_program_ends_the_run() -> None:
+    """The error is raised to the caller."""
     bench = Bench()
 
     def program() -> None:
@@ -616,8 +616,8 @@ def test_errors_of_programs_come_out() -> None:
         bench.run(program)
 
 
-def test_two_nodes_have_two_names() -> None:
-    """The trace tells nodes apart by their names."""
+def test_names_of_nodes_are_unique() -> None:
+    """The trace identifies nodes by their names."""
     with Simulation(Replayed(())) as simulation:
         simulation.node("A")
         with pytest.raises(ValueError):
@@ -628,7 +628,7 @@ def test_two_nodes_have_two_names() -> None:
 
 
 def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Stand in for a race: a node has one thread, and nodes race in worlds of their own."""
+    """Call one after another instead of racing, because a node has only one thread."""
     outcomes: list[Any] = []
     for call in calls:
         try:
@@ -646,20 +646,20 @@ def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_threads")
 def test_a_simulated_store_keeps_the_contract() -> None:
-    """When nothing goes wrong, a simulated store is an `ObjectStore`."""
+    """Without faults, a simulated store is an `ObjectStore`."""
     bench = Bench(latencies=(0.001,))
     assert bench.run(lambda: check_object_store(bench.store)) is None
 
 
 @pytest.mark.usefixtures("_no_threads")
 def test_a_simulated_table_keeps_the_contract() -> None:
-    """When nothing goes wrong, a simulated table is a `Table`."""
+    """Without faults, a simulated table is a `Table`."""
     bench = Bench(latencies=(0.001,))
     assert bench.run(lambda: check_table(bench.table)) is None
 
 
-def test_a_table_may_keep_silent() -> None:
-    """A table that does not tell what it found instead leaves its client to ask."""
+def test_a_table_may_not_return_old_items() -> None:
+    """If a table does not return the old item with a failed condition, the client must read it."""
     bench = Bench()
     bench.items.put(item(generation=3))
     silent = SimulatedTable(bench.node, bench.items, returns_old_item=False)
@@ -669,7 +669,7 @@ def test_a_table_may_keep_silent() -> None:
 
 
 def creators(simulation: Simulation, server: ObjectStore, names: str) -> list[str]:
-    """Let a node of each name create the same object; return what will be the list of winners."""
+    """Let each node create the same object; return the list that will hold the winners."""
     won: list[str] = []
 
     def program(name: str, store: ObjectStore) -> None:
@@ -684,7 +684,7 @@ def creators(simulation: Simulation, server: ObjectStore, names: str) -> list[st
 
 
 def test_any_store_can_be_the_server(tmp_path: Path) -> None:
-    """A store of somebody's own is put into the simulation as it is: here, one of files."""
+    """A store of the user works in a simulation unchanged; here, a store of files."""
     simulation = Simulation(
         Seeded(5), faults=Faults(rates={Fault.LOST_RESPONSE: 0.3}, until=20), latencies=(0.1, 0.2)
     )
@@ -697,14 +697,14 @@ def test_any_store_can_be_the_server(tmp_path: Path) -> None:
 
 
 class Forgetful(MemoryStore):
-    """A store of somebody's own that looks before it writes, and writes whatever it saw."""
+    """A store that ignores the conditions of writes."""
 
     def _allow(self, key: str, condition: Any, expiry: Any) -> None:
         super()._allow(key, None, expiry)
 
 
-def test_what_is_wrong_with_a_store_comes_out() -> None:
-    """The ways in which a store breaks its promises are found without any fault."""
+def test_a_wrong_store_is_found() -> None:
+    """`explore` finds that the store breaks its promises without any fault."""
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         simulation = Simulation(choices)

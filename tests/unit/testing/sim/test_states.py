@@ -1,12 +1,12 @@
-"""The explorer takes no two states for one that have different futures."""
+"""States of the explorer: states with different futures are different."""
 
 from __future__ import annotations
 
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, explore
 
 
-def test_it_matters_before_which_reading_of_the_clock_a_node_is_paused() -> None:
-    """A node paused between two readings of its clock is told from one paused before or after both."""
+def test_pauses_between_clock_readings_are_different_states() -> None:
+    """A pause between two readings of a clock differs from a pause before or after both."""
     spans = set()
 
     def world(choices: Choices) -> tuple[Simulation, object]:
