@@ -1,4 +1,4 @@
-"""What the benchmarks conclude from what they saw, which their figures rest on."""
+"""The rules by which the benchmarks compute their figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BENCHMARKS = str(ROOT / "benchmarks")
 
 @pytest.fixture(autouse=True)
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the programs' modules be imported, which are no package."""
+    """Make the modules of the benchmark programs importable; they are not a package."""
     monkeypatch.syspath_prepend(BENCHMARKS)
 
 
@@ -34,8 +34,8 @@ def write(path: Path, numbers: list[int]) -> None:
     pq.write_table(pa.table({"id": numbers}), path)
 
 
-def test_books_tell_lost_rows_from_surplus_ones(tmp_path: Path) -> None:
-    """A number that is there twice makes up for none that is missing."""
+def test_books_count_lost_and_surplus_rows_separately(tmp_path: Path) -> None:
+    """A duplicate number does not make up for a missing one."""
     from fault_jobs import books
 
     write(tmp_path / "a.parquet", [0, 1, 1])
@@ -46,7 +46,7 @@ def test_books_tell_lost_rows_from_surplus_ones(tmp_path: Path) -> None:
 
 
 def test_hidden_files_are_not_counted(tmp_path: Path) -> None:
-    """What is staged in a directory that listings skip is not there, nor is a directory that is not."""
+    """Files in directories that listings skip are not counted. A missing directory has no rows."""
     from spark_writers import count_rows
 
     write(tmp_path / "a.parquet", [0])
@@ -56,8 +56,8 @@ def test_hidden_files_are_not_counted(tmp_path: Path) -> None:
     assert count_rows(tmp_path / "missing") == 0
 
 
-def test_requests_are_told_apart() -> None:
-    """Listings are told from reading, and the end of an upload from that of an object."""
+def test_requests_have_kinds() -> None:
+    """Listings differ from reads, and aborted uploads differ from deleted objects."""
     from store_commits import kind_of
 
     requests = {
@@ -71,8 +71,8 @@ def test_requests_are_told_apart() -> None:
     assert {request: kind_of(request) for request in requests} == requests
 
 
-def test_a_table_tells_the_worst_of_several_rounds() -> None:
-    """One wrong round in two is told, with how often it came."""
+def test_a_table_shows_the_worst_of_several_rounds() -> None:
+    """If one round of two is wrong, the table shows that round and the count of wrong rounds."""
     from faults import Outcome, table_of
 
     def outcome(found: str, *, right: bool) -> Any:
@@ -83,8 +83,8 @@ def test_a_table_tells_the_worst_of_several_rounds() -> None:
     ]
 
 
-def test_a_gate_holds_until_it_is_told(tmp_path: Path) -> None:
-    """A word for a task that never came is not waited for."""
+def test_opening_a_gate_need_not_wait_for_its_task(tmp_path: Path) -> None:
+    """Without `wait`, the call returns if the task has not arrived."""
     from fault_jobs import Gate
 
     gate = Gate.new(tmp_path / "gate", task=0)
@@ -93,7 +93,7 @@ def test_a_gate_holds_until_it_is_told(tmp_path: Path) -> None:
 
 
 def test_requests_of_a_job_do_not_depend_on_the_length_of_the_log() -> None:
-    """Where checkpoints are, as many are counted after a hundred commits as after twenty."""
+    """With checkpoints, a job sends as many requests after a hundred commits as after twenty."""
     from scale import Sizes, measure_scale
 
     figures = measure_scale(Sizes(logs=(20, 100), jobs=()), lambda _: None)
@@ -104,8 +104,8 @@ def test_requests_of_a_job_do_not_depend_on_the_length_of_the_log() -> None:
     assert len(gets) == 1 and gets.pop() < 15
 
 
-def test_a_large_job_is_committed_in_a_process_of_its_own() -> None:
-    """What it took is read from what that printed."""
+def test_a_large_job_is_committed_in_its_own_process() -> None:
+    """The figures are read from the output of that process."""
     from scale import Sizes, measure_scale
 
     listed, logged = measure_scale(Sizes(logs=(), jobs=(10,)), lambda _: None)["jobs"]
@@ -114,8 +114,8 @@ def test_a_large_job_is_committed_in_a_process_of_its_own() -> None:
     assert listed["commit_megabytes"] >= 0
 
 
-def test_growth_with_history_is_told_by_way_of_listing(tmp_path: Path) -> None:
-    """Of the rules, without Spark: where keys grow, a batch lists a page or two; else, all there is."""
+def test_growth_with_history_is_measured_for_each_way_to_list(tmp_path: Path) -> None:
+    """Without Spark. With ordered keys a batch lists a page or two, and otherwise the whole history."""
     file = tmp_path / "figures.json"
     command = [sys.executable, f"{BENCHMARKS}/ingest.py", "--quick", "--only", "listing", "--json", file]
     subprocess.run(command, check=True, capture_output=True, env=environment())
@@ -127,12 +127,12 @@ def test_growth_with_history_is_told_by_way_of_listing(tmp_path: Path) -> None:
     ratios = report["ratios"]
     assert ratios["history_growth_memory"] < 1.1
     assert ratios["history_growth_time"] > 0
-    # Of a few batches, the time on the clock tells more about who else is at work.
+    # With few batches, wall time depends too much on other load.
     assert ratios["history_growth_cpu_whole_listing"] > ratios["history_growth_cpu"] > 0
 
 
-def test_made_files_have_the_rows_that_they_are_said_to_have(tmp_path: Path) -> None:
-    """What is counted when a stream has read them rests on it."""
+def test_written_files_have_the_reported_rows(tmp_path: Path) -> None:
+    """The check of the rows that a stream has read relies on this count."""
     from ingest_data import write_json, write_parquet
 
     lines = write_json(tmp_path / "json", files=3, file_bytes=1_000)
@@ -147,8 +147,8 @@ def test_made_files_have_the_rows_that_they_are_said_to_have(tmp_path: Path) -> 
 
 
 @pytest.mark.servers
-def test_renames_are_told_by_the_size_of_the_directory(tmp_path: Path) -> None:
-    """A ratio bears the sizes that were measured; s3fs is beside it where it is installed."""
+def test_renames_are_reported_by_directory_size(tmp_path: Path) -> None:
+    """A ratio's name has the measured sizes. If s3fs is installed, it is measured too."""
     report = namespace_report(tmp_path, "rename")
     rows = {(row["site"], row["way"], row["files"]) for row in report["rename"]}
     own = {(site, "namespace", files) for site in ("sqlite", "dynamodb") for files in (1, 1000, 5000)}
@@ -159,8 +159,8 @@ def test_renames_are_told_by_the_size_of_the_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.servers
-def test_requests_of_a_rename_do_not_depend_on_what_is_in_the_directory(tmp_path: Path) -> None:
-    """A directory of a thousand files is renamed by as many requests as a file; the log adds four."""
+def test_requests_of_a_rename_do_not_depend_on_the_size_of_the_directory(tmp_path: Path) -> None:
+    """A directory of a thousand files is renamed with as many requests as a file; the log adds four."""
     rows = namespace_report(tmp_path, "requests")["requests"]
     counts = {(row["operation"], row["log"]): row["requests"] for row in rows}
     assert counts["rename directory of 1000", False] == counts["rename file", False]
@@ -170,8 +170,8 @@ def test_requests_of_a_rename_do_not_depend_on_what_is_in_the_directory(tmp_path
 
 
 @pytest.mark.servers
-def test_a_published_job_is_counted_by_what_a_listing_shows() -> None:
-    """All ways to publish are given as many files; what is measured ends when all of them are seen."""
+def test_each_way_to_publish_has_the_same_files() -> None:
+    """Each way publishes the same number of files, and the time ends when all of them are visible."""
     from namespace_publish import PublishSizes, measure_publishing
 
     rows, ratios = measure_publishing(PublishSizes(files=20, rounds=1), lambda _: None)
@@ -184,7 +184,7 @@ def test_a_published_job_is_counted_by_what_a_listing_shows() -> None:
 
 @pytest.mark.servers
 def test_rates_are_of_all_clients_together(tmp_path: Path) -> None:
-    """Each client has its turns in the same window, in a process of its own."""
+    """All clients work in the same time window, each in its own process."""
     from namespace_rates import RateSizes, measure_rates
     from namespace_sites import created, sqlite_site
 
@@ -199,8 +199,8 @@ def test_rates_are_of_all_clients_together(tmp_path: Path) -> None:
 
 @pytest.mark.all
 @pytest.mark.servers
-def test_reading_a_log_is_measured_side_by_side(tmp_path: Path) -> None:
-    """With one thread and with sixteen, each way of reading; the ratio is of the two times."""
+def test_reading_a_log_is_measured_with_one_thread_and_with_many(tmp_path: Path) -> None:
+    """Each store is measured with one thread and with sixteen. The ratio compares the two times."""
     from log import measure_log, ratios_of
 
     rows = list(measure_log(40, [10.0]))
@@ -222,7 +222,7 @@ def test_reading_a_log_is_measured_side_by_side(tmp_path: Path) -> None:
 
 
 def namespace_report(tmp_path: Path, part: str) -> dict[str, Any]:
-    """Run one part of the benchmark of namespaces, in small; return what it reports."""
+    """Run one part of the namespace benchmark with small sizes; return its report."""
     file = tmp_path / "figures.json"
     command = [sys.executable, f"{BENCHMARKS}/namespace.py", "--quick", "--only", part, "--json", file]
     subprocess.run(command, check=True, capture_output=True, env=environment())

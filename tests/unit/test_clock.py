@@ -1,4 +1,4 @@
-"""The clock of this machine, and what it counts while the machine sleeps."""
+"""The clock of this machine, and its behaviour while the machine sleeps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from commitlog.clock import SystemClock
 
 _CODE = "from commitlog.clock import SystemClock; print(SystemClock().monotonic())"
-#: A time namespace in which the machine seems to have slept for a day: CLOCK_BOOTTIME alone is ahead.
+#: A time namespace in which the machine seems to have slept for a day: only CLOCK_BOOTTIME is ahead.
 _SLEPT = ["unshare", "--time", "--boottime", "86400", "--fork", "--map-root-user"]
 
 
 def _sleeper() -> list[str]:
-    """Return what runs a command in that namespace, or skip the test where the kernel allows none."""
+    """Return a command prefix that enters that namespace, or skip the test if the kernel forbids it."""
     if shutil.which("unshare") is None:
         pytest.skip("unshare(1) is not installed")
     for command in (_SLEPT, _SLEPT[:-1]):
@@ -26,15 +26,15 @@ def _sleeper() -> list[str]:
     pytest.skip("no time namespace may be made here")
 
 
-def test_suspension_counts() -> None:
-    """After it, a lease or a look from before is as old as it is in truth."""
+def test_the_clock_counts_suspension() -> None:
+    """After a suspension, a lease or a lookup from before it has its true age."""
     command = [*_sleeper(), sys.executable, "-c", _CODE]
     shown = float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     assert shown - SystemClock().monotonic() > 86_000
 
 
-def test_it_goes_on_and_can_be_slept_on() -> None:
-    """At least as far as was asked for."""
+def test_a_sleep_takes_at_least_its_duration() -> None:
+    """The monotonic clock advances by at least these seconds. A negative sleep returns at once."""
     clock = SystemClock()
     before, wall = clock.monotonic(), clock.epoch()
     clock.sleep(0.01)

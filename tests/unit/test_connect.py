@@ -1,4 +1,4 @@
-"""From URLs and settings to a store."""
+"""Connections: from URLs and settings to a store."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from commitlog.tables.open import open_table
 
 
 def test_the_package_offers_the_function() -> None:
-    """`commitlog.connect` is the function, whoever imported the module of that name before."""
+    """`commitlog.connect` is the function, even if the module of that name was imported before."""
     import commitlog.connect as module
 
     assert module is connect is function is commitlog.connect
 
 
 def test_names_of_the_package_exist() -> None:
-    """All that it says it offers, and its version."""
+    """Every name in ``__all__`` exists, and the version is a number."""
     assert all(hasattr(commitlog, name) for name in commitlog.__all__)
     assert commitlog.__version__[0].isdigit()
     with pytest.raises(AttributeError):
@@ -38,7 +38,7 @@ def test_names_of_the_package_exist() -> None:
 
 
 def test_connecting_in_memory_loads_no_client() -> None:
-    """boto3 and botocore come with the first URL that needs them."""
+    """boto3 and botocore are loaded with the first URL that needs them."""
     code = """
 import sys, commitlog
 commitlog.connect("memory://", commit="lease", table="memory://").put_if_absent("a", b"")
@@ -48,7 +48,7 @@ assert not {"boto3", "botocore", "sqlite3", "pyspark", "pyarrow"} & set(sys.modu
 
 
 def test_a_directory_is_native(tmp_path: Path) -> None:
-    """The embedded default needs no service and no table."""
+    """The embedded default needs neither a service nor a table."""
     with connect(str(tmp_path)) as store:
         store.put_if_absent("a", b"")
         with pytest.raises(AlreadyExists):
@@ -57,7 +57,7 @@ def test_a_directory_is_native(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["table", "settings"])
 def test_a_sqlite_table_is_made(tmp_path: Path, how: str) -> None:
-    """An embedded table needs no setting up; leases are kept in it."""
+    """An embedded table needs no setup. Leases are kept in it."""
     url = f"sqlite://{tmp_path}/commits.db"
     arguments: dict[str, Any] = {"commit": "lease", "table": url}
     if how == "settings":
@@ -83,14 +83,14 @@ def test_a_sqlite_table_is_made(tmp_path: Path, how: str) -> None:
         {"region": "eu-west-1"},
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
-    """At once, before anything is sent."""
+def test_contradictory_arguments_are_refused(wrong: dict[str, Any]) -> None:
+    """They are refused before a request is sent."""
     with pytest.raises(ConfigurationError):
         connect("memory://", **wrong)
 
 
-def test_a_verdict_is_used(tmp_path: Path) -> None:
-    """What was measured before is not measured again."""
+def test_a_probe_report_is_used(tmp_path: Path) -> None:
+    """A store that was probed before is not probed again."""
     probe_report = commitlog.ProbeReport(url="memory://", rows=())
     assert connect("memory://", probe_report=probe_report).probe_report == probe_report
 
@@ -116,12 +116,12 @@ def _table_options(monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[st
 
 
 def test_object_stores_spelling_shares_the_options_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As there, S3 and DynamoDB are on one endpoint."""
+    """As in object_store, S3 and DynamoDB share one endpoint."""
     assert _table_options(monkeypatch, commit="dynamo:commits", addressing_style="path") == S3
 
 
-def test_a_table_has_options_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endpoint for S3 alone leaves the table where the environment says."""
+def test_a_table_has_its_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint for S3 alone does not apply to the table."""
     assert _table_options(monkeypatch, table="dynamodb://commits?region=us-east-1") == {
         "region": "us-east-1"
     }
@@ -129,8 +129,8 @@ def test_a_table_has_options_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     assert _table_options(monkeypatch, commit=commit) == {"endpoint_url": "http://127.0.0.1:2"}
 
 
-def test_the_answer_to_a_release_is_read_before_the_next() -> None:
-    """Each thread reads its own, one later; none is read twice."""
+def test_the_response_to_a_release_is_read_before_the_next_release() -> None:
+    """Each thread reads its own response at its next call, and no response twice."""
     read: list[str] = []
     later = _Later()
     later(lambda: read.append("one"))
@@ -143,13 +143,13 @@ def test_the_answer_to_a_release_is_read_before_the_next() -> None:
     assert read == ["one", "two"]
 
 
-def test_a_forked_child_leaves_the_answer_to_its_parent() -> None:
-    """Both would read from one connection."""
+def test_a_forked_child_leaves_the_response_to_its_parent() -> None:
+    """Otherwise both would read from one connection."""
     read: list[str] = []
     later = _Later()
     later(lambda: read.append("parent's"))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork in a process with threads
         child = os.fork()
     if child == 0:
         try:
@@ -163,7 +163,7 @@ def test_a_forked_child_leaves_the_answer_to_its_parent() -> None:
 
 @pytest.mark.servers
 def test_auto_measures_and_chooses(ministack: Any) -> None:
-    """Puts go natively there; a copy, whose condition is ignored, needs a table."""
+    """Puts use native conditions. The server ignores the condition of a copy, so copies need a table."""
     url = f"s3://{ministack.new_bucket()}/below"
     with connect(url, **ministack.options) as store:
         store.put_if_absent("a", b"one")
@@ -177,7 +177,7 @@ def test_auto_measures_and_chooses(ministack: Any) -> None:
 
 @pytest.mark.servers
 def test_a_missing_table_is_named(ministack: Any) -> None:
-    """Before anything is written."""
+    """It is named before anything is written."""
     url = f"s3://{ministack.new_bucket()}"
     with connect(url, commit="dynamo:nowhere", **ministack.options) as store:
         with pytest.raises(TableNotFound, match="nowhere"):

@@ -1,4 +1,4 @@
-"""Errors: one tree, honest builtins, and nothing lost between processes."""
+"""Errors: one tree, the matching builtins, and no data lost between processes."""
 
 import pickle
 
@@ -12,7 +12,7 @@ LEAVES = [getattr(errors, name) for name in errors.__all__]
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.__name__)
 def test_tree(leaf):
-    """Every error is a CommitError and says in its docstring what state the caller is in."""
+    """Every error is a CommitError, and its docstring describes the state of the caller."""
     assert issubclass(leaf, errors.CommitError)
     assert leaf.__doc__
 
@@ -48,7 +48,7 @@ def test_pickle(error):
     ],
 )
 def test_builtins(leaf, builtin):
-    """An error can be caught as the builtin that says the same."""
+    """An error can be caught as the matching builtin."""
     assert issubclass(leaf, builtin)
     assert not issubclass(errors.OutcomeUnknown, (OSError, ValueError))
 

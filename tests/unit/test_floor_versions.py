@@ -1,4 +1,4 @@
-"""The oldest declared version of each dependency: constraints name it, the library works with it."""
+"""The oldest declared version of each dependency: the constraints list it, and they work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.project import ROOT
 FLOORS = ROOT / "tests/floors.txt"
 PYTHON = ROOT / ".venv/floors/bin/python"
 
-#: Extras of users. What only tests, benchmarks and docs need has no place among the floors.
+#: Extras for users. Extras for tests, benchmarks and docs have no floor.
 EXTRAS = ("avro", "fsspec", "simulator", "spark")
 
 #: Tests without servers and without a Spark session, by the dependencies that they reach. A session
@@ -29,7 +29,7 @@ TESTS = {
         "tests/integration/cli/test_exit_status.py",
         "tests/integration/cli/test_objects.py",
         "tests/integration/cli/test_usage.py",
-        # Replaces a function that only newer versions of botocore have.
+        # These tests replace a function that only newer versions of botocore have.
         "--ignore=tests/unit/aws/test_signing.py",
     ),
     "pyarrow, fastavro": ("tests/unit/spark",),
@@ -44,7 +44,7 @@ TESTS = {
 
 
 def test_the_constraints_are_the_declared_floors() -> None:
-    """Each dependency of users has the version in the file from which on it is declared to work."""
+    """The constraints file has the oldest declared version of each dependency of users."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     declared = config["options"]["install_requires"].split()

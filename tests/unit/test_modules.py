@@ -18,15 +18,15 @@ SMALL = 120
 #: Small modules with one importer that are not merged yet.
 TO_MERGE = {"commitlog.namespace.creation"}
 
-#: Attributes that repeat that of their owner, and are not renamed yet.
+#: Attributes that repeat the name of their owner and are not renamed yet.
 TO_RENAME = {"log"}
 
 
 def _is_lazy(module: Module) -> bool:
-    """Return whether a string names the module, so that it is imported when it is used.
+    """Return whether a string names the module, so that it is imported on first use.
 
-    Such a string is a tail of the module's name with a name in it (``objects.read:get``), an import
-    statement for another process, or the last part of the name in the table of a package.
+    Such a string is the end of the module's full name with a name in it (``objects.read:get``), an
+    import statement for another process, or the last part of the name in the table of a package.
     """
     parts = module.name.split(".")
     tails = "|".join(re.escape(".".join(parts[start:])) for start in range(len(parts)))

@@ -1,4 +1,4 @@
-"""Namespaces by name: where their names, content and log are, and what is refused."""
+"""Namespaces opened by name: the location of their names, content and log, and refused arguments."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def store(tmp_path: Path) -> str:
     return str(tmp_path / "content")
 
 
-def test_a_namespace_is_made_and_opened_by_its_name(names: str, store: str) -> None:
-    """Whoever knows the table of names and the name finds its content, and its log, too."""
+def test_a_namespace_is_created_and_opened_by_its_name(names: str, store: str) -> None:
+    """The table of names and the name of the namespace lead to its content and its log."""
     with create_namespace("lake", store=store, metadata=names) as lake:
         lake.write("a/b", b"rows")
     with open_namespace("lake", metadata=names) as again:
@@ -54,7 +54,7 @@ def test_a_namespace_is_made_and_opened_by_its_name(names: str, store: str) -> N
 def test_the_log_of_a_server_is_read_by_several_threads(
     local: bool, names: str, store: str, ministack: Ministack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory of this machine answers faster than threads take turns."""
+    """The log in a local directory is read by one thread, because threads would make it slower."""
     place = parse_store_url(store)
     if not local:
         place = parse_store_url(f"s3://{ministack.new_bucket()}").with_options(ministack.options)
@@ -75,8 +75,8 @@ def test_the_log_of_a_server_is_read_by_several_threads(
     assert (readers == {threading.current_thread()}) == local
 
 
-def test_a_namespace_that_is_there_is_opened_as_it_was_made(names: str, store: str) -> None:
-    """To create it again opens it, with or without the log that it was made with."""
+def test_creating_an_existing_namespace_opens_it(names: str, store: str) -> None:
+    """It keeps the log setting that it was created with."""
     for log in (False, True):
         with create_namespace("lake", store=store, metadata=names, log=log) as lake:
             lake.write(f"log={log}", b"")
@@ -84,8 +84,8 @@ def test_a_namespace_that_is_there_is_opened_as_it_was_made(names: str, store: s
     assert [each.name for each in Path(store, "_commitlog/namespaces/lake").iterdir()] == ["mark"]
 
 
-def test_a_namespace_has_its_content_in_one_place(names: str, tmp_path: Path) -> None:
-    """Who creates one that is there, with content elsewhere, is told so, and writes nothing there."""
+def test_the_content_of_a_namespace_is_in_one_store(names: str, tmp_path: Path) -> None:
+    """Creating an existing namespace with another store is an error and writes nothing there."""
     here, there, link = (str(tmp_path / name) for name in ("here", "there", "link"))
     create_namespace("lake", store=here, metadata=names).close()
     with pytest.raises(ConfigurationError, match=r"is in file://.*/here, not in file://.*/there"):
@@ -96,10 +96,10 @@ def test_a_namespace_has_its_content_in_one_place(names: str, tmp_path: Path) ->
     create_namespace("lake", store=link, metadata=names).close()
 
 
-def test_of_two_who_create_one_with_content_elsewhere_the_second_is_told(
+def test_the_second_of_two_concurrent_creations_with_different_stores_fails(
     names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who comes second is told where the content is, also if it was not there when they looked."""
+    """The error names the store of the first creation, even if the first check found no namespace."""
     create = Namespace.create
 
     def second(lake: Namespace) -> bool:
@@ -114,10 +114,10 @@ def test_of_two_who_create_one_with_content_elsewhere_the_second_is_told(
         assert lake.store.url.endswith("/first")
 
 
-def test_a_namespace_whose_table_is_lost_is_restored_and_not_made_anew(
+def test_a_namespace_whose_table_is_lost_is_restored_and_not_created_again(
     names: str, store: str, tmp_path: Path
 ) -> None:
-    """Whoever opens it is sent to its log, and who would make it, too; then it is there again."""
+    """Opening or creating it raises an error that refers to its log. After a restore it works again."""
     with create_namespace("lake", store=store, metadata=names) as lake:
         lake.write("f", b"rows")
     for file in tmp_path.glob("names.db*"):
@@ -132,10 +132,8 @@ def test_a_namespace_whose_table_is_lost_is_restored_and_not_made_anew(
         assert lake.read("f") == b"rows"
 
 
-def test_what_cannot_be_opened_leaves_nothing_open(
-    names: str, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever is wrong with a namespace, or with the arguments, the table is closed again."""
+def test_a_failed_open_closes_the_table(names: str, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is closed after a missing namespace and after invalid arguments."""
     create_namespace("lake", store=store, metadata=names).close()
     opened: list[SqliteTable] = []
     closed: list[SqliteTable] = []
@@ -164,7 +162,7 @@ def test_what_cannot_be_opened_leaves_nothing_open(
 def test_the_table_of_names_may_come_from_the_environment(
     names: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is not given is looked for there; if it is nowhere, that is said."""
+    """The environment variable is the default. Without it, the error asks for a table of names."""
     monkeypatch.delenv(METADATA, raising=False)
     with pytest.raises(ConfigurationError, match=r"no table of names is given: .*sqlite:///ABSOLUTE"):
         open_namespace("lake")
@@ -176,7 +174,7 @@ def test_the_table_of_names_may_come_from_the_environment(
 
 
 def test_a_namespace_that_is_not_there(names: str, store: str) -> None:
-    """A missing table or namespace is an error, and is not made by looking."""
+    """A missing table or namespace is an error, and opening does not create it."""
     with pytest.raises(TableNotFound):
         open_namespace("lake", metadata=names)
     create_namespace("lake", store=store, metadata=names).close()
@@ -187,7 +185,7 @@ def test_a_namespace_that_is_not_there(names: str, store: str) -> None:
 def test_content_may_be_reached_by_another_url(
     names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory may be mounted elsewhere; another kind of store, or another bucket, is a mistake."""
+    """A directory may be mounted elsewhere. Another kind of store or another bucket is refused."""
     config = tmp_path / "config"
     config.write_text("[profile mine]\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
@@ -205,7 +203,7 @@ def test_content_may_be_reached_by_another_url(
     with create_namespace("remote", store=remote, metadata=names, log=False) as lake:
         assert lake.store.url == "s3://bucket/a?profile=mine&region=eu-west-1"
     config.unlink()
-    with open_namespace("remote", metadata=names) as lake:  # by somebody who has other profiles
+    with open_namespace("remote", metadata=names) as lake:  # with other profiles configured
         assert lake.store.url == "s3://bucket/a?region=eu-west-1"
     open_namespace(
         "remote", metadata=names, store="s3://bucket/a?endpoint_url=http://127.0.0.1:9"
@@ -215,8 +213,8 @@ def test_content_may_be_reached_by_another_url(
 
 
 @pytest.mark.parametrize("url", ["lake/a", "s3://lake/a", "commitlog:lake", "commitlog:///a", 5])
-def test_urls_that_are_none(url: str) -> None:
-    """What is no URL of a namespace is refused."""
+def test_other_urls_are_refused(url: str) -> None:
+    """A text that is not the URL of a namespace is refused."""
     with pytest.raises(ConfigurationError):
         parse_url(url)
 
@@ -224,14 +222,14 @@ def test_urls_that_are_none(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["s3://key:SECRET@b/a", "commitlog://key:SECRET@lake", "lake?secret=SECRET"]
 )
-def test_what_is_given_for_a_name_is_not_repeated_if_it_looks_like_a_url(url: str) -> None:
-    """It may have a secret in it."""
+def test_an_invalid_name_that_looks_like_a_url_is_not_in_the_error(url: str) -> None:
+    """It may contain a secret."""
     for refused in (parse_url, lambda name: open_namespace(name, metadata="memory://")):
         with pytest.raises(ConfigurationError) as told:
             refused(url)
         assert "SECRET" not in str(told.value)
 
 
-def test_urls_are_taken_as_they_are() -> None:
+def test_the_path_of_a_url_is_not_decoded() -> None:
     """A path may have any character that a name may have."""
     assert parse_url("commitlog://lake/a%20b?c#d") == ("lake", "a%20b?c#d")

@@ -22,7 +22,7 @@ from attrs import frozen
 
 from support.project import ROOT
 
-#: Distributions that the package without extras brings, those that its dependencies need included.
+#: Distributions that the package without extras installs, including indirect dependencies.
 CORE = {
     *("attrs", "boto3", "botocore", "click", "jmespath", "python-dateutil", "s3transfer"),
     *("six", "urllib3"),
@@ -33,7 +33,7 @@ MINORS = (11, 12, 13, 14)
 
 @frozen
 class Built:
-    """The two distributions that the checkout builds, with the names of their files."""
+    """The two distributions built from the checkout, with the names of their files."""
 
     wheel: Path
     files: frozenset[str]
@@ -68,7 +68,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="module")
 def site(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with what the wheel installs."""
+    """A directory with the installed files of the wheel."""
     directory = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(built.wheel) as archive:
         archive.extractall(directory)
@@ -79,7 +79,7 @@ def site(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
-    """No tests, no test servers, no demo; with types and the Java sources of the committer."""
+    """It has types and the Java sources of the committer, but no tests, test servers or demo."""
     package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "commitlog").rglob("*.py")}
     java = {path.relative_to(ROOT).as_posix() for path in (ROOT / "commitlog").rglob("*.java")}
     assert java
@@ -102,14 +102,14 @@ def test_the_wheel_has_its_license_and_its_command(built: Built) -> None:
 
 
 def test_the_source_distribution_can_be_tested_and_read(built: Built) -> None:
-    """It has the tests, the demo, the benchmarks, the pages and what runs them."""
+    """It has the tests, the demo, the benchmarks, the documentation and the script that runs them."""
     wanted = {"run", "README.md", "CHANGES.md", "LICENSE", "tests/conftest.py", "tests/floors.txt"}
     wanted |= {"examples/demo/__main__.py", "tests/support/servers.py", "benchmarks/conditional_put.py"}
     wanted |= {"docs/quickstart.md", "tests/support/dynalite/package-lock.json"}
     assert wanted <= built.source_files
 
 
-def test_no_module_needs_what_only_tests_have() -> None:
+def test_no_module_needs_the_dependencies_of_tests() -> None:
     """The public test kit works without pytest."""
     barred = {"pytest", "hypothesis", "psutil", "support", "demo"}
     for file in (ROOT / "commitlog").rglob("*.py"):
@@ -123,7 +123,7 @@ def test_no_module_needs_what_only_tests_have() -> None:
 
 
 def test_the_long_description_has_no_relative_links(built: Built) -> None:
-    """On a package index they would lead nowhere. It warns of the other project of that name."""
+    """Relative links would lead nowhere on an index. The text warns of the project of that name."""
     text = built.metadata.get_payload()
     assert isinstance(text, str)
     assert not re.findall(r"\]\((?!https?://)", text)
@@ -139,7 +139,7 @@ def test_the_readme_warns_of_the_other_project_in_few_lines() -> None:
 
 
 def test_the_classifiers_name_the_interpreters_that_are_tested(built: Built) -> None:
-    """And `python_requires` is the oldest of them."""
+    """The oldest of them is the minimum of `python_requires`."""
     prefix = "Programming Language :: Python :: 3."
     found = built.metadata.get_all("Classifier") or []
     minors = [int(name.removeprefix(prefix)) for name in found if name.startswith(prefix)]
@@ -148,7 +148,7 @@ def test_the_classifiers_name_the_interpreters_that_are_tested(built: Built) -> 
 
 
 def test_the_extras_of_the_description_are_those_that_are_declared(built: Built) -> None:
-    """Those for the development of the project are left out."""
+    """Extras for the development of the project are left out."""
     text = str(built.metadata.get_payload())
     described = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
     declared = set(built.metadata.get_all("Provides-Extra") or [])
@@ -160,7 +160,7 @@ def test_the_extras_of_the_description_are_those_that_are_declared(built: Built)
 
 
 def environment_of(name: str) -> Path:
-    """Return the Python of an environment that ``./run test --all`` makes; skip if there is none."""
+    """Return the Python of an environment that ``./run test --all`` makes; skip if it is missing."""
     python = ROOT / ".venv" / name / "bin/python"
     if not python.exists():
         reason = f"there is no {python}, which ./run test --all sets up"
@@ -228,8 +228,8 @@ def run_examples(page: str, python: Path, site: Path, directory: Path) -> None:
 
 
 @pytest.mark.all
-def test_the_core_brings_few_distributions(tmp_path: Path) -> None:
-    """They are the four that setup.cfg declares, and what those need."""
+def test_the_core_installs_few_distributions(tmp_path: Path) -> None:
+    """They are the four that setup.cfg declares, and their dependencies."""
     python = environment_of("core")
     listed = subprocess.check_output(
         [python, "-m", "pip", "list", "--format=json", "--disable-pip-version-check"], cwd=tmp_path
@@ -240,7 +240,7 @@ def test_the_core_brings_few_distributions(tmp_path: Path) -> None:
 
 @pytest.mark.all
 def test_the_core_works_without_extras(site: Path, tmp_path: Path) -> None:
-    """Conditional writes, leases, the command, a stress run, and the test kit but for the simulator."""
+    """Conditional writes, leases, the command, a stress run, and the kit without the simulator work."""
     python = environment_of("core")
     works(python, site, tmp_path)
     kit = [

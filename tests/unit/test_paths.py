@@ -1,4 +1,4 @@
-"""Paths: what is allowed comes back unchanged, and the rest is `InvalidPath`, never another error."""
+"""Paths: a valid path is returned unchanged, and any other raises `InvalidPath` and no other error."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HOSTILE = st.text(st.sampled_from("a./\\\x00\n\x7fü\ud800%~ "), max_size=12)
 
 @given(PATHS)
 def test_a_path_of_plain_segments_comes_back_unchanged(path: str) -> None:
-    """A path whose segments are neither empty nor dots is taken as it is."""
+    """A path whose segments are neither empty nor dots is accepted."""
     assert check_path(path) == path
 
 
 @given(HOSTILE)
 def test_a_hostile_path_is_taken_unchanged_or_refused(path: str) -> None:
-    """Any string is returned as it is, or raises `InvalidPath`; what passes cannot leave the root."""
+    """Any string is returned unchanged or raises `InvalidPath`. An accepted path is below the root."""
     try:
         assert check_path(path) == path
     except InvalidPath:
@@ -56,8 +56,8 @@ def test_the_longest_path_is_measured_in_bytes() -> None:
 
 
 @given(PATHS, st.data())
-def test_every_beginning_of_a_path_is_a_prefix(path: str, data: st.DataObject) -> None:
-    """Whatever a valid path starts with can be listed."""
+def test_every_start_of_a_path_is_a_prefix(path: str, data: st.DataObject) -> None:
+    """Every start of a valid path can be listed."""
     cut = data.draw(st.integers(0, len(path)))
     assert check_prefix(path[:cut]) == path[:cut]
 
@@ -76,7 +76,7 @@ def test_a_hostile_prefix_is_taken_only_if_a_path_can_start_with_it(prefix: str)
 
 @given(PATHS, PATHS)
 def test_joined_paths_keep_both_parts(prefix: str, path: str) -> None:
-    """`join` puts one slash between, however the prefix ends, and none without a prefix."""
+    """`join` puts one slash between the parts, even after a slash, and none if the prefix is empty."""
     assert join(prefix, path) == join(prefix + "/", path) == f"{prefix}/{path}"
     assert join("", path) == path
     assert check_path(join(prefix, path))

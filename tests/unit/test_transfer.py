@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from commitlog import transfer
+from commitlog._util.concurrency import Executor
 from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
-from commitlog.namespace import Data, FileWriter, Mapper, Namespace, Status
+from commitlog.namespace import Data, FileWriter, Namespace, Status
 from commitlog.namespaces import create_namespace
 from commitlog.transfer import (
     Cancelled,
@@ -33,6 +35,13 @@ def namespace(request: pytest.FixtureRequest) -> Iterator[Namespace]:
         yield created
 
 
+@pytest.fixture
+def executor() -> Iterator[Executor]:
+    """An executor with a few threads."""
+    with ThreadPoolExecutor(2) as threads:
+        yield threads
+
+
 def at(namespace: Namespace, path: str) -> NamespacePath:
     """Return a path of the namespace."""
     return NamespacePath(namespace=namespace, path=path)
@@ -42,7 +51,7 @@ def at(namespace: Namespace, path: str) -> NamespacePath:
 
 
 def test_each_outcome_is_reported() -> None:
-    """A result and an error are outcomes of their items."""
+    """Both a result and an error are outcomes of an item."""
 
     def invert(number: int) -> float:
         return 1 / number
@@ -97,7 +106,7 @@ def test_results_are_joined_in_groups() -> None:
     groups: list[int] = []
     outcomes: dict[int, Any] = {}
 
-    def join(group: Sequence[tuple[int, str]], mapper: Mapper) -> list[str | Exception]:
+    def join(group: Sequence[tuple[int, str]], executor: Executor) -> list[str | Exception]:
         groups.append(len(group))
         return [text if number else KeyError(text) for number, text in group]
 
@@ -117,7 +126,7 @@ def test_results_that_are_not_joined_are_dropped() -> None:
         made.append(number)
         return number
 
-    def join(group: Sequence[tuple[int, int]], mapper: Mapper) -> list[int]:
+    def join(group: Sequence[tuple[int, int]], executor: Executor) -> list[int]:
         joined.extend(part for _, part in group)
         return [part for _, part in group]
 
@@ -181,7 +190,7 @@ def test_a_cancelled_upload_leaves_no_content(namespace: Namespace, first: bytes
 
 
 def test_few_large_files_are_written_at_a_time(namespace: Namespace) -> None:
-    """Small files do not wait for them."""
+    """Small files do not wait for large ones."""
     writer = ContentWriter(block_size=2)
     lock = threading.Lock()
     small_done = threading.Event()
@@ -213,7 +222,7 @@ def test_few_large_files_are_written_at_a_time(namespace: Namespace) -> None:
 def test_the_store_copies_within_a_namespace(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Larger files, and files of other namespaces, are read in blocks and written."""
+    """Larger files and files of other namespaces are read in blocks and written."""
     namespace.write("f", b"0123456789")
     source = namespace.open("f")
     steps: list[int] = []
@@ -229,7 +238,7 @@ def test_the_store_copies_within_a_namespace(
 
 
 def test_blocks_of_a_file(namespace: Namespace) -> None:
-    """All of it, or a part."""
+    """The blocks of a whole file, and of a part of it."""
     namespace.write("f", b"0123456789")
     opened = namespace.open("f")
     assert list(read_blocks(opened, 4)) == [b"0123", b"4567", b"89"]
@@ -245,22 +254,22 @@ def store(namespace: Namespace, path: str) -> StoredFile:
     return StoredFile(at(namespace, path), ContentWriter().write(at(namespace, path), [b"1"]))
 
 
-def test_stored_files_are_made(namespace: Namespace) -> None:
-    """Each has its own outcome, and None stays None."""
+def test_stored_files_are_linked(namespace: Namespace, executor: Executor) -> None:
+    """Each file has its own outcome, and None stays None."""
     files = [store(namespace, "a"), None, store(namespace, "a/b"), store(namespace, "c")]
-    a, nothing, below, c = link_files(files, map)
+    a, nothing, below, c = link_files(files, executor)
     assert isinstance(a, Status) and isinstance(c, Status) and nothing is None
     assert isinstance(below, NotADirectory)
     assert [status.path for status in namespace.walk("")] == ["a", "c"]
-    [refused] = link_files([store(namespace, "c")], map, overwrite=False)
+    [refused] = link_files([store(namespace, "c")], executor, overwrite=False)
     assert isinstance(refused, AlreadyExists)
 
 
-def test_files_of_several_namespaces_are_made(namespace: Namespace) -> None:
-    """In one call, with one transaction for each namespace."""
+def test_files_of_several_namespaces_are_linked(namespace: Namespace, executor: Executor) -> None:
+    """One call links them, with one transaction for each namespace."""
     url = "memory://files-of-several-namespaces"
     with create_namespace("other", store=url, metadata=url, log=False) as other:
-        made = link_files([store(namespace, "a"), store(other, "a")], map)
+        made = link_files([store(namespace, "a"), store(other, "a")], executor)
         assert [type(each) for each in made] == [Status, Status]
         assert other.read("a") == namespace.read("a") == b"1"
 
@@ -273,7 +282,7 @@ def test_unused_content_is_removed(namespace: Namespace) -> None:
 
 
 def test_the_status_of_a_path(namespace: Namespace) -> None:
-    """None for a missing file. A URL that ends in a slash is not one of a file."""
+    """It is None for a missing file. A URL that ends in a slash is not the URL of a file."""
     namespace.write("d/f", b"1")
     file = at(namespace, "d").below("f")
     assert (file.url, file.name) == ("commitlog://lake/d/f", "f")

@@ -1,4 +1,4 @@
-"""URLs: what they mean, that they round-trip, that they keep secrets, that hostile ones are refused."""
+"""URLs: their meaning, their round trip, the secrecy of credentials, and the refusal of hostile ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _shown(url: Url) -> Url:
 
 @given(_STORES)
 def test_a_store_url_round_trips(url: Url) -> None:
-    """What a store's URL is shown as opens the same store, but for the secrets."""
+    """The text of a store's URL opens the same store. Secrets are left out."""
     again = parse_store_url(str(url))
     assert again == _shown(url)
     assert str(again) == str(url)
@@ -81,7 +81,7 @@ def test_a_store_url_round_trips(url: Url) -> None:
 
 @given(_TABLES)
 def test_a_table_url_round_trips(url: Url) -> None:
-    """What a table's URL is shown as opens the same table, but for the secrets."""
+    """The text of a table's URL opens the same table. Secrets are left out."""
     again = parse_table_url(str(url))
     assert again == _shown(url)
     assert str(again) == str(url)
@@ -92,7 +92,7 @@ def test_a_table_url_round_trips(url: Url) -> None:
 @example(url="~\x00")
 @example(url="file://host/x")
 def test_a_hostile_url_is_parsed_or_refused(parse: Parse, url: str) -> None:
-    """Any string gives a URL that can be shown and parsed again, or an error of this library."""
+    """Any string gives a URL whose text can be parsed again, or an error of this library."""
     try:
         parsed = parse(url)
     except (ConfigurationError, InvalidPath):
@@ -102,8 +102,8 @@ def test_a_hostile_url_is_parsed_or_refused(parse: Parse, url: str) -> None:
 
 @pytest.mark.parametrize("parse", [parse_store_url, parse_table_url])
 @pytest.mark.parametrize("url", [None, 3, b"memory://", ""])
-def test_what_is_no_text_is_refused(parse: Parse, url: str) -> None:
-    """Another type than str, and the empty string, are `ConfigurationError`."""
+def test_a_url_of_another_type_is_refused(parse: Parse, url: str) -> None:
+    """A type other than str, and the empty string, raise `ConfigurationError`."""
     with pytest.raises(ConfigurationError):
         parse(url)
 
@@ -122,13 +122,13 @@ def test_what_is_no_text_is_refused(parse: Parse, url: str) -> None:
         ("~/lake", os.path.expanduser("~/lake")),
     ],
 )
-def test_a_directory_is_named_in_several_ways(url: str, name: str) -> None:
+def test_a_directory_has_several_spellings(url: str, name: str) -> None:
     """A file URL, Hadoop's short form of it, and a plain path mean the same absolute directory."""
     assert parse_store_url(url) == Url(scheme="file", name=name)
 
 
 def test_s3a_is_another_name_for_s3() -> None:
-    """Spark's scheme opens the same store, and one slash at the end means nothing."""
+    """Spark's scheme opens the same store, and one slash at the end is ignored."""
     assert parse_store_url("s3a://bucket/a/b/") == Url(scheme="s3", name="bucket", prefix="a/b")
 
 
@@ -154,7 +154,7 @@ def test_s3a_is_another_name_for_s3() -> None:
     ],
 )
 def test_a_wrong_store_url_is_refused(url: str) -> None:
-    """A URL that could only be meant otherwise raises `ConfigurationError` instead of being repaired."""
+    """An ambiguous URL raises `ConfigurationError` instead of being repaired."""
     with pytest.raises(ConfigurationError):
         parse_store_url(url)
 
@@ -174,7 +174,7 @@ def test_a_wrong_store_url_is_refused(url: str) -> None:
 )
 @pytest.mark.parametrize("parse", [parse_store_url, parse_table_url])
 def test_a_service_that_is_not_supported_is_named(parse: Parse, url: str, service: str) -> None:
-    """The error speaks of the service, whatever else is in the URL, and shows nothing of that."""
+    """The error names the service, and shows nothing else of the URL."""
     with pytest.raises(ConfigurationError, match=f"{service} is not supported") as refused:
         parse(url)
     assert "credentials" not in str(refused.value)
@@ -182,8 +182,8 @@ def test_a_service_that_is_not_supported_is_named(parse: Parse, url: str, servic
 
 
 @pytest.mark.parametrize("parse", [parse_store_url, parse_table_url])
-def test_credentials_do_not_hide_a_scheme_that_is_unknown(parse: Parse) -> None:
-    """A URL of another kind may have '@': that it is of another kind is what is wrong with it."""
+def test_credentials_do_not_hide_an_unknown_scheme(parse: Parse) -> None:
+    """A URL of another kind may contain '@'. The error is about its scheme."""
     with pytest.raises(ConfigurationError, match="scheme must be") as refused:
         parse("postgres://user:geheim@host/db")
     assert "geheim" not in str(refused.value)
@@ -192,8 +192,8 @@ def test_credentials_do_not_hide_a_scheme_that_is_unknown(parse: Parse) -> None:
 @pytest.mark.parametrize(
     "url", ["s3://bucket//x", "s3://bucket/a//b", "memory://m/a/../b", "s3://bucket/x//"]
 )
-def test_a_prefix_that_no_path_has_is_refused(url: str) -> None:
-    """A prefix is refused rather than repaired, for two spellings would mean two leases."""
+def test_a_prefix_that_no_path_can_have_is_refused(url: str) -> None:
+    """It is refused rather than repaired, because two spellings would mean two leases."""
     with pytest.raises(InvalidPath):
         parse_store_url(url)
 
@@ -211,7 +211,7 @@ def test_a_prefix_that_no_path_has_is_refused(url: str) -> None:
     ],
 )
 def test_a_wrong_table_url_is_refused(url: str) -> None:
-    """A URL that names no table raises `ConfigurationError`."""
+    """A URL without a table raises `ConfigurationError`."""
     with pytest.raises(ConfigurationError):
         parse_table_url(url)
 
@@ -244,7 +244,7 @@ def test_an_endpoint_is_taken_unchanged_or_refused(endpoint: str) -> None:
 )
 @pytest.mark.parametrize("scheme", ["s3", "dynamodb", "memory", "file", "sqlite"])
 def test_a_secret_is_never_shown(parse: Parse, form: str, scheme: str) -> None:
-    """Neither text and representation of a URL nor the error about it contain a secret."""
+    """Neither the text and representation of a URL nor its error contain a secret."""
     word = "wJalrXUtnFEMI"
     shown: list[str] = []
     try:
@@ -256,7 +256,7 @@ def test_a_secret_is_never_shown(parse: Parse, form: str, scheme: str) -> None:
 
 
 def test_options_given_in_the_call_replace_those_of_the_url() -> None:
-    """`with_options` takes what is not None, keeps the rest, and refuses what no service has."""
+    """`with_options` replaces options that are not None, keeps the rest, and refuses unknown options."""
     url = parse_store_url("s3://bucket?region=here&profile=p").with_options(
         {"region": "there", "profile": None}
     )
@@ -267,7 +267,7 @@ def test_options_given_in_the_call_replace_those_of_the_url() -> None:
 
 
 def test_a_url_can_be_pickled() -> None:
-    """It may travel to other processes, with its options."""
+    """Its options survive, so it can be sent to other processes."""
     url = parse_store_url("s3://bucket/a?region=here")
     copy = pickle.loads(pickle.dumps(url))
     assert (copy, dict(copy.options)) == (url, {"region": "here"})

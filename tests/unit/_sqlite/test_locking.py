@@ -1,4 +1,4 @@
-"""Waiting for one's turn to write an SQLite file: soon looked at again, and not for ever."""
+"""Waiting for the lock of an SQLite file: short pauses, and a limit."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _store(directory: Path) -> tuple[Path, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("made", [_table, _store])
-def test_a_writer_soon_looks_again(
+def test_a_waiting_writer_retries_soon(
     made: Callable[[Path], tuple[Path, Callable[[], object]]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who waits while another process writes looks again within two milliseconds, each time.
+    """A writer that waits for another process retries within two milliseconds, each time.
 
-    SQLite's own pauses grow to a tenth of a second, so that of two busy writers one hardly ever comes.
+    SQLite's own pauses grow to a tenth of a second, so that one of two busy writers would starve.
     """
     file, write = made(tmp_path)
     pauses: list[float] = []
@@ -57,8 +57,8 @@ def test_a_writer_soon_looks_again(
     assert max(pauses) <= 0.002
 
 
-def test_patience_ends(tmp_path: Path) -> None:
-    """Who has waited as long as he was told gets SQLite's error, and other statements wait as long."""
+def test_a_writer_stops_waiting_when_its_patience_ends(tmp_path: Path) -> None:
+    """The writer gets SQLite's error after its patience, and other statements wait as long."""
     none = Checkpoints(str(tmp_path / "a.db"), lambda: sqlite3.connect(tmp_path / "a.db"))
     with (
         closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as one,

@@ -1,4 +1,4 @@
-"""The same work on many things: how much of it at a time, what becomes of failures, and an early end."""
+"""Concurrent calls on many items: the limit of parallelism, failures, and an early end."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ AHEAD = 6
 
 @pytest.fixture
 def executor() -> Iterator[ThreadPoolExecutor]:
-    """Some threads."""
+    """An executor with several threads."""
     with ThreadPoolExecutor(THREADS) as threads:
         yield threads
 
 
 @pytest.fixture
 def joiner() -> Iterator[ThreadPoolExecutor]:
-    """The thread that does groups."""
+    """The single thread that joins groups."""
     with ThreadPoolExecutor(1) as thread:
         yield thread
 
 
 def half(number: int) -> int:
-    """Return half of what is even; odd numbers have none."""
+    """Return half of an even number; raise for an odd one."""
     if number % 2:
         raise ValueError(f"{number} is odd")
     return number // 2
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_what_became_of_each_is_told(
+def test_each_outcome_is_reported(
     executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor, grouped: bool
 ) -> None:
-    """What a call returns, or raises, with what it was for, in the thread of the caller."""
+    """The caller's thread receives each result or error, with its item."""
     told: dict[int, int | Exception] = {}
 
     def settled(number: int, outcome: int | Exception) -> None:
@@ -69,10 +69,10 @@ def test_what_became_of_each_is_told(
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_so_many_are_under_way_at_a_time(
+def test_the_number_of_calls_in_progress_is_bounded(
     executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor, grouped: bool
 ) -> None:
-    """As many as there are threads, and only so much is taken ahead of them."""
+    """All threads work at once, and only a limited number of items is taken ahead."""
     together = threading.Barrier(THREADS, timeout=30)
     lock = threading.Lock()
     taken = ended = 0
@@ -113,10 +113,10 @@ def test_so_many_are_under_way_at_a_time(
     assert sorted(settled, key=str) == sorted(range(10 * THREADS), key=str)
 
 
-def test_groups_gather_while_another_is_under_way(
+def test_results_gather_while_a_group_is_joined(
     executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor
 ) -> None:
-    """The first goes alone, those that come meanwhile go together, and so many at most."""
+    """The first result is a group alone. Results that arrive meanwhile form groups of limited size."""
     first, later = threading.Event(), threading.Semaphore(0)
     groups: list[list[int]] = []
 
@@ -130,7 +130,7 @@ def test_groups_gather_while_another_is_under_way(
         groups.append([number for number, _ in group])
         if not first.is_set():
             first.set()
-            for _ in range(7):  # until those that have no group are as many as may be
+            for _ in range(7):  # until more results wait than fit in a group
                 assert later.acquire(timeout=30)
         return [number for number, _ in group]
 
@@ -150,10 +150,10 @@ def test_groups_gather_while_another_is_under_way(
     assert sorted(told) == list(range(30))
 
 
-def test_what_a_group_raises_is_of_all_in_it(
+def test_an_error_of_a_group_is_the_outcome_of_all_its_items(
     executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor
 ) -> None:
-    """One error, told of each; what comes after that goes on."""
+    """Each item of the group gets the error, and later groups are joined."""
     told: dict[int, object] = {}
 
     def together(group: Sequence[tuple[int, int]]) -> list[int]:
@@ -177,10 +177,10 @@ def test_what_a_group_raises_is_of_all_in_it(
 
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
-def test_an_early_end(
+def test_an_early_end_waits_for_calls_in_progress(
     executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor, grouped: bool, error: type[BaseException]
 ) -> None:
-    """Calls under way are told and waited for, none is begun, and what no group has had is dropped."""
+    """Running calls are stopped and awaited, no call starts, and results without a group are dropped."""
     stop = threading.Event()
     begun: list[int] = []
     ended: list[int] = []
@@ -214,8 +214,8 @@ def test_an_early_end(
         assert sorted(dropped) == sorted(set(ended) - {0})
 
 
-def test_an_error_of_the_list_ends_it(executor: ThreadPoolExecutor) -> None:
-    """What could not be listed is the caller's trouble, not that of any item."""
+def test_an_error_of_the_iteration_is_raised(executor: ThreadPoolExecutor) -> None:
+    """An error of the iterable goes to the caller, not to an item."""
 
     def items() -> Iterator[int]:
         yield 1
@@ -226,7 +226,7 @@ def test_an_error_of_the_list_ends_it(executor: ThreadPoolExecutor) -> None:
 
 
 def test_outcomes_come_in_the_order_of_the_items(executor: ThreadPoolExecutor) -> None:
-    """Whichever call ends first; what one raises comes in its turn, and keeps nothing from the rest."""
+    """This holds whichever call ends first. An error comes in its turn, and later outcomes follow."""
     last = threading.Event()
 
     def call(number: int) -> int:
@@ -241,8 +241,8 @@ def test_outcomes_come_in_the_order_of_the_items(executor: ThreadPoolExecutor) -
     assert all(isinstance(outcome, ValueError) for number, outcome in told if number % 2)
 
 
-def test_what_nobody_has_asked_for_is_bounded(executor: ThreadPoolExecutor) -> None:
-    """As many go at a time as there are threads; no item is taken far ahead of what was yielded."""
+def test_the_number_of_unconsumed_outcomes_is_bounded(executor: ThreadPoolExecutor) -> None:
+    """All threads work at once, and no item is taken far ahead of the last yielded one."""
     together = threading.Barrier(THREADS, timeout=30)
     taken = yielded = 0
 
@@ -266,14 +266,14 @@ def test_what_nobody_has_asked_for_is_bounded(executor: ThreadPoolExecutor) -> N
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_who_has_enough_waits_for_what_is_under_way_alone(fails: bool) -> None:
-    """Closed, or when there are no more items by an error: no call begins, and none goes on."""
+def test_closing_an_ordered_run_waits_only_for_calls_in_progress(fails: bool) -> None:
+    """After a close, or an error of the iterable, no call starts and none is left running."""
     go = threading.Event()
     begun: list[int] = []
     ended: list[int] = []
 
     class Executor(ThreadPoolExecutor):
-        """Lets calls go on when the first of them is to be called off."""
+        """Lets the calls go on when the first of them is cancelled."""
 
         def submit(self, *call: Any, **arguments: Any) -> Future[Any]:
             future = super().submit(*call, **arguments)
@@ -311,8 +311,8 @@ def test_who_has_enough_waits_for_what_is_under_way_alone(fails: bool) -> None:
         assert len(begun) <= AHEAD
 
 
-def test_without_threads_each_call_waits_for_its_turn() -> None:
-    """Nothing is done ahead, and all of it in the thread of the caller: the simulator's schedules."""
+def test_without_threads_each_call_waits_until_it_is_needed() -> None:
+    """Calls run in the caller's thread and not ahead, so that the simulator controls the schedule."""
     begun: list[int] = []
 
     def call(number: int) -> int:
@@ -328,8 +328,8 @@ def test_without_threads_each_call_waits_for_its_turn() -> None:
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-def test_an_interrupt_of_a_call_is_no_outcome(executor: ThreadPoolExecutor, threaded: bool) -> None:
-    """It comes out as it is."""
+def test_an_interrupt_of_a_call_is_raised(executor: ThreadPoolExecutor, threaded: bool) -> None:
+    """It is not an outcome of an item."""
 
     def call(number: int) -> int:
         raise KeyboardInterrupt

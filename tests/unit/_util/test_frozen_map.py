@@ -1,4 +1,4 @@
-"""Maps that never change: what they refuse, and that whatever holds one can be pickled and copied."""
+"""Immutable maps: the refused operations, and pickling and copying of their holders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _in_place(changed: dict[str, str]) -> None:
     ],
 )
 def test_a_frozen_map_refuses_every_change(change: Callable[[dict[str, str]], object]) -> None:
-    """No method of a dict, and no operator, changes it; nor does what it was made of."""
+    """No method or operator of dict changes it, and a change of its source has no effect."""
     given = {"a": "b"}
     frozen = frozen_map(given)
     with pytest.raises(TypeError, match="make a dict of it"):
@@ -52,8 +52,10 @@ def test_a_frozen_map_refuses_every_change(change: Callable[[dict[str, str]], ob
     ids=lambda holder: type(holder).__name__,
 )
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
-def test_what_holds_one_can_be_pickled_and_copied(holder: Any, copied: Callable[[Any], Any]) -> None:
-    """A copy is equal, and is as frozen as what it was made of."""
+def test_the_holder_of_a_frozen_map_can_be_pickled_and_copied(
+    holder: Any, copied: Callable[[Any], Any]
+) -> None:
+    """A copy is equal to the original and also immutable."""
     other = copied(holder)
     assert other == holder
     assert type(other) is type(holder)
@@ -61,8 +63,8 @@ def test_what_holds_one_can_be_pickled_and_copied(holder: Any, copied: Callable[
         assert type(other.metadata) is FrozenMap
 
 
-def test_a_sequence_stays_as_it_is_whatever_is_made_of_it() -> None:
-    """It is equal to a tuple of the same items, and to what is made of it by pickle."""
+def test_appending_to_a_sequence_makes_a_new_one() -> None:
+    """The original is unchanged. A sequence is equal to a tuple of its items and to its pickled copy."""
     empty: AppendOnly[str] = AppendOnly()
     one, other = empty + "a", empty + "b"
     two, three = one + "bc", one + "d"

@@ -15,7 +15,7 @@ from commitlog.testing import ManualClock
 
 
 def test_pauses_grow_up_to_the_cap() -> None:
-    """They are drawn from zero to a bound that doubles with each attempt, however many there are."""
+    """They are drawn from zero to a bound that doubles with each attempt, up to the cap."""
     backoff = Backoff(base=0.1, cap=1.0, random=Random(7))
     for attempt, bound in ((0, 0.1), (1, 0.2), (3, 0.8), (4, 1.0), (10_000, 1.0)):
         pauses = [backoff.pause(attempt) for _ in range(200)]
@@ -24,18 +24,18 @@ def test_pauses_grow_up_to_the_cap() -> None:
 
 
 def test_a_seeded_source_makes_a_run_reproducible() -> None:
-    """Two policies with sources of one seed pause alike."""
+    """Two policies with random sources of the same seed make the same pauses."""
     one, other = (Backoff(random=Random(7)) for _ in range(2))
     assert [one.pause(9) for _ in range(5)] == [other.pause(9) for _ in range(5)]
 
 
 def test_forked_processes_do_not_pause_alike() -> None:
-    """Else they would meet again at each attempt."""
+    """Otherwise they would conflict again at each attempt."""
     backoff = Backoff()
     backoff.pause(0)
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork in a process with threads
         child = os.fork()
     if child == 0:
         try:
@@ -49,8 +49,8 @@ def test_forked_processes_do_not_pause_alike() -> None:
     assert theirs != backoff.pause(9)
 
 
-def test_nobody_sleeps_before_the_first_attempt_or_after_the_last() -> None:
-    """Of three attempts two follow a pause."""
+def test_there_is_no_pause_before_the_first_attempt_or_after_the_last() -> None:
+    """Three attempts have two pauses."""
     clock = ManualClock()
     ends = [clock.monotonic() for _ in Backoff(tries=3).attempts(clock)]
     assert ends[0] == 0 < ends[1] < ends[2] == clock.monotonic()
@@ -82,7 +82,7 @@ def test_a_call_is_retried_after_the_given_errors() -> None:
 
 @pytest.mark.parametrize("when", [lambda error: True, lambda error: "no" not in str(error)])
 def test_other_errors_are_raised_at_once(when: Callable[[KeyError], bool]) -> None:
-    """Errors of another class are, and so are those that are not worth another try."""
+    """This holds for errors of another class, and for errors that `when` rejects."""
     clock = ManualClock()
     call = Flaky(KeyError("no") if when(KeyError("no")) is False else ValueError("no"))
     with pytest.raises((KeyError, ValueError), match="no"):
@@ -91,7 +91,7 @@ def test_other_errors_are_raised_at_once(when: Callable[[KeyError], bool]) -> No
 
 
 def test_the_error_of_the_last_try_is_raised() -> None:
-    """It is raised itself, or it is the cause of another one; no pause follows it."""
+    """It is raised itself, or as the cause of another error. No pause follows it."""
     clock = ManualClock()
     with pytest.raises(KeyError, match="two"):
         Backoff(tries=2).retry(clock, Flaky(KeyError("one"), KeyError("two")), on=KeyError)
@@ -140,7 +140,7 @@ def test_no_try_follows_a_failure_after_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"base": 0}, {"cap": -1.0}, {"tries": 0}])
-def test_a_policy_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
-    """There is at least one attempt, and time passes between two."""
+def test_an_impossible_policy_is_refused(wrong: dict[str, Any]) -> None:
+    """A policy has at least one attempt, and positive pauses."""
     with pytest.raises(ValueError):
         Backoff(**wrong)

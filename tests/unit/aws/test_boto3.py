@@ -34,7 +34,7 @@ _EMPTY = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>
 
 
 class Recorder:
-    """A server that records the heads of requests, and gives each the same answer."""
+    """A server that records requests without their bodies, and computes each response with `answer`."""
 
     def __init__(self, answer: Callable[[str, str, bytes], bytes], *, tls: str = "") -> None:
         seen: list[tuple[str, str, dict[str, str]]] = []
@@ -79,7 +79,7 @@ class Recorder:
 
     @property
     def keys(self) -> list[str]:
-        """The access keys that requests were signed with."""
+        """The access keys that signed the requests."""
         return [
             headers["authorization"].partition("Credential=")[2].partition("/")[0]
             for _, _, headers in self.requests
@@ -88,7 +88,7 @@ class Recorder:
 
 @pytest.fixture
 def s3() -> Iterator[Recorder]:
-    """A store that is empty."""
+    """A server whose bucket is empty."""
     with Recorder(lambda method, path, body: _EMPTY) as server:
         yield server
 
@@ -105,12 +105,12 @@ def _in(seconds: float) -> str:
 
 
 def test_credentials_of_a_role_are_refreshed_before_a_request(s3: Recorder) -> None:
-    """Those that are about to expire are asked for again; those that are good are not."""
+    """Credentials that are about to expire are refreshed. Valid ones are not."""
     made: list[str] = []
 
     def assume() -> dict[str, str]:
         made.append(f"AKIA{len(made)}")
-        # The first two are within the time in which botocore insists on new ones.
+        # The first two are within the time in which botocore insists on a refresh.
         lives = 30 if len(made) < 3 else 3600
         return {
             "access_key": made[-1],
@@ -141,10 +141,10 @@ _ROLE = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"
 </Credentials></AssumeRoleResult></AssumeRoleResponse>"""
 
 
-def test_a_profile_that_assumes_a_role(
+def test_a_profile_that_assumes_a_role_is_used(
     s3: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """botocore asks STS for the role; requests are signed with what STS gives."""
+    """botocore asks STS for the role, and requests are signed with the credentials from STS."""
     (tmp_path / "config").write_text(
         "[profile base]\naws_access_key_id = BASE\naws_secret_access_key = s\n"
         "[profile role]\nregion = eu-west-1\nsource_profile = base\n"
@@ -168,10 +168,10 @@ def test_a_profile_that_assumes_a_role(
     assert s3.keys == ["ASSUMED"] * 2
 
 
-def test_a_profile_of_single_sign_on(
+def test_a_profile_of_single_sign_on_is_used(
     s3: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The token of a login is exchanged for credentials; without a login the error says what to do."""
+    """The token of a login is exchanged for credentials. Without a login the error names the token."""
     start = "https://example.awsapps.com/start"
     (tmp_path / "config").write_text(
         f"[profile sso]\nregion = eu-west-1\nsso_start_url = {start}\nsso_region = eu-west-1\n"
@@ -198,8 +198,8 @@ def test_a_profile_of_single_sign_on(
     assert s3.keys == ["OFSSO"]
 
 
-def test_own_credentials_go_before_those_of_a_client(s3: Recorder) -> None:
-    """Options go before the client, which is left as it was."""
+def test_own_credentials_take_precedence_over_a_client(s3: Recorder) -> None:
+    """Options take precedence over the client, and the client is unchanged."""
     client = _session().client("s3", endpoint_url=s3.url)
     with contextlib.closing(
         open_store("s3://bucket", client=client, access_key_id="AKIAOWN", secret_access_key="x")
@@ -210,7 +210,7 @@ def test_own_credentials_go_before_those_of_a_client(s3: Recorder) -> None:
     assert s3.keys == ["AKIAOWN", "AKIASESSION"]
 
 
-# -- where ------------------------------------------------------------------------------------------
+# -- endpoints --------------------------------------------------------------------------------------
 
 _VIRTUAL = Config(s3={"addressing_style": "virtual"})
 _PATH = Config(s3={"addressing_style": "path"})
@@ -230,13 +230,13 @@ _PATH = Config(s3={"addressing_style": "path"})
         ({"endpoint_url": "https://bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com"},
          "https://bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com/bucket"),
     ],
-    # The text of a configuration has its address, which differs between test processes.
+    # The text of a configuration has its memory address, which differs between test processes.
     ids=lambda value: value if isinstance(value, str) else "-".join(value) or "default",
 )  # fmt: skip
-def test_a_client_says_where_a_bucket_is(
+def test_a_client_determines_the_endpoint_of_a_bucket(
     settings: dict[str, Any], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Region, endpoint and addressing style are those of the client, whatever the environment says."""
+    """Region, endpoint and addressing style come from the client, not from the environment."""
     client = _session().client("s3", **settings)
     head: list[str] = []
 
@@ -255,8 +255,8 @@ def test_a_client_says_where_a_bucket_is(
     client.close()
 
 
-def test_a_session_says_where_a_bucket_is() -> None:
-    """Its own settings count, and options go before them."""
+def test_a_session_determines_the_endpoint_of_a_bucket() -> None:
+    """The settings of the session apply, and options take precedence over them."""
     session = _session()
     session._session.set_default_client_config(_PATH)
     found = AwsSession(AwsOptions(), session)
@@ -265,8 +265,8 @@ def test_a_session_says_where_a_bucket_is() -> None:
     assert found.endpoint("s3", bucket="bucket") == "https://bucket.s3.eu-west-3.amazonaws.com"
 
 
-def test_a_client_of_dynamodb_says_where_it_is() -> None:
-    """A client of one service is not for another."""
+def test_a_client_of_dynamodb_determines_its_endpoint() -> None:
+    """A client of one service is refused for another service."""
     with contextlib.closing(_session().client("dynamodb")) as client:
         found = AwsSession(AwsOptions(), client=client)
         assert found.endpoint("dynamodb") == "https://dynamodb.eu-west-1.amazonaws.com"
@@ -278,7 +278,7 @@ def test_a_client_of_dynamodb_says_where_it_is() -> None:
 
 
 def test_a_proxy_of_the_configuration_is_used() -> None:
-    """Requests go to the proxy, with the address of the store in them."""
+    """Requests go to the proxy, with the URL of the store in them."""
     with Recorder(lambda method, path, body: _EMPTY) as proxy:
         session = _session()
         session._session.set_default_client_config(Config(proxies={"http": proxy.url}))
@@ -289,8 +289,8 @@ def test_a_proxy_of_the_configuration_is_used() -> None:
         assert proxy.requests[0][1].startswith("http://host.invalid/bucket")
 
 
-def test_timeouts_and_the_size_of_the_pool_are_those_of_the_configuration() -> None:
-    """Of a session those that are set, of a client all; options go before both."""
+def test_timeouts_and_pool_size_come_from_the_configuration() -> None:
+    """A session gives the values that are set, a client gives all. Options take precedence over both."""
     config = Config(connect_timeout=3, max_pool_connections=7)
     session = _session()
     session._session.set_default_client_config(config)
@@ -315,7 +315,7 @@ def test_timeouts_and_the_size_of_the_pool_are_those_of_the_configuration() -> N
     ],
 )
 def test_attempts_are_counted_as_botocore_does(retries: dict[str, Any] | None, tries: int) -> None:
-    """`max_attempts` of a `Config` leaves out the first one; without any there is our default."""
+    """`max_attempts` of a `Config` does not count the first attempt. Without it, our default applies."""
     config = Config(retries=retries)
     session = _session()
     session._session.set_default_client_config(config)
@@ -326,10 +326,10 @@ def test_attempts_are_counted_as_botocore_does(retries: dict[str, Any] | None, t
 
 @pytest.mark.parametrize("of", ["session", "client"])
 @pytest.mark.parametrize("tls", ["server", "mutual"])
-def test_certificates_are_those_of_the_configuration(
+def test_certificates_come_from_the_configuration(
     of: str, tls: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A CA bundle of the session or the client is trusted, and its certificate is shown."""
+    """The CA bundle of the session or the client is trusted, and its client certificate is sent."""
     config = Config(client_cert=str(CERTIFICATE) if tls == "mutual" else None)
     session = _session()
     with Recorder(lambda *_: _EMPTY, tls=tls) as server:
@@ -347,8 +347,8 @@ def test_certificates_are_those_of_the_configuration(
     assert len(server.requests) == 1
 
 
-def test_a_client_that_trusts_any_certificate() -> None:
-    """`verify=False` of the client counts."""
+def test_a_client_that_trusts_any_certificate_is_followed() -> None:
+    """`verify=False` of the client applies, and an option takes precedence."""
     with contextlib.closing(_session().client("s3", verify=False)) as client:
         assert AwsSession(AwsOptions(), client=client).verify() is False
         assert AwsSession(AwsOptions(verify="/own"), client=client).verify() == "/own"
@@ -367,14 +367,14 @@ def test_a_client_that_trusts_any_certificate() -> None:
         (Config(sigv4a_signing_region_set="*"), "sigv4a_signing_region_set"),
         *(
             [(Config(account_id_endpoint_mode="required"), "account_id_endpoint_mode")]
-            if "account_id_endpoint_mode" in Config.OPTION_DEFAULTS  # of botocore 1.37 and newer
+            if "account_id_endpoint_mode" in Config.OPTION_DEFAULTS  # in botocore 1.37 and newer
             else []
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_settings_that_would_change_requests_are_refused(config: Config, message: str) -> None:
-    """Of a session and of a client alike, before anything is sent."""
+    """They are refused for a session and for a client, before a request is sent."""
     session = _session()
     session._session.set_default_client_config(config)
     with pytest.raises(ConfigurationError, match=message):
@@ -388,13 +388,13 @@ def test_settings_that_would_change_requests_are_refused(config: Config, message
 
 class _Asynchronous:
     async def get_frozen_credentials(self) -> None:
-        """As aiobotocore has it."""
+        """As in aiobotocore."""
 
 
-def test_objects_that_are_no_session_and_no_client_are_refused(
+def test_other_objects_than_sessions_and_clients_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the type that is wanted."""
+    """The error names the expected or the actual type."""
     resource = _session().resource("s3")
     with pytest.raises(ConfigurationError, match=r"resource\.meta\.client"):
         open_store("s3://bucket", client=resource)
@@ -407,8 +407,8 @@ def test_objects_that_are_no_session_and_no_client_are_refused(
         open_store("s3://bucket", session=inner)
 
 
-def test_arguments_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
-    """One source for each service."""
+def test_contradictory_arguments_are_refused(tmp_path: Path) -> None:
+    """Each service has one source of settings."""
     with contextlib.closing(_session().client("s3")) as client:
         for wrong in (
             lambda: open_store("s3://bucket", client=client, session=_session()),

@@ -1,4 +1,4 @@
-"""The HTTP client, against a server that plays scripted answers."""
+"""The HTTP client, against a server with scripted responses."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Script:
-    """A server that plays one list of answers on each connection, then closes it.
+    """A server that plays one list of responses on each connection, then closes it.
 
-    An answer of None closes the connection without one. `requests` holds what was asked, head and
-    body, by connection; `closed` is set whenever a connection has been closed, and the client's side
-    has it.
+    A response of None closes the connection without sending anything. `requests` holds the received
+    requests, head and body, by connection. `closed` is set whenever a connection has been closed and the
+    client has acknowledged that.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Script:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # which ends an accept() that is waiting
+        self._listener.shutdown(socket.SHUT_RDWR)  # end an accept() that is waiting
         self._thread.join()
         self._listener.close()
 
@@ -84,7 +84,8 @@ class Script:
                     break
                 sock.sendall(answer)
         with contextlib.suppress(OSError):
-            # On a busy machine the end may arrive after the call that sends it is over: wait for it.
+            # On a busy machine the end of the connection may arrive after the client's call: wait for
+            # it.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
         sock.close()
         self.closed.set()
@@ -116,7 +117,7 @@ def script() -> Iterator[Callable[..., Script]]:
 
 @pytest.fixture
 def pool_to() -> Iterator[Callable[..., ConnectionPool]]:
-    """Make clients that are closed with the test."""
+    """Make connection pools that are closed with the test."""
     with contextlib.ExitStack() as stack:
 
         def make(port: int, *, scheme: str = "http", **options: object) -> ConnectionPool:
@@ -139,8 +140,8 @@ def _get(pool: ConnectionPool, method: str = "GET", body: bytes = b"") -> Respon
 # -- one request -----------------------------------------------------------------------------------
 
 
-def test_a_request_is_sent_as_given(script: Scripts, pool_to: Pools) -> None:
-    """Method, target, headers and body arrive, with Host and Content-Length added."""
+def test_a_request_is_sent_unchanged(script: Scripts, pool_to: Pools) -> None:
+    """Method, target, headers and body arrive. Host and Content-Length are added."""
     server = script([OK])
     response = _get(pool_to(server.port), "PUT", b"body")
     assert (response.status, response.body) == (200, b"ok")
@@ -155,8 +156,8 @@ def test_a_request_is_sent_as_given(script: Scripts, pool_to: Pools) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 65537, 3_000_000])
-def test_bodies_of_any_size_arrive_whole(script: Scripts, pool_to: Pools, size: int) -> None:
-    """What fits beside the head and what does not are sent alike, and so are answers read."""
+def test_bodies_of_any_size_arrive_complete(script: Scripts, pool_to: Pools, size: int) -> None:
+    """Bodies that fit into one packet with the head and larger ones arrive, in both directions."""
     body = bytes(range(251)) * (size // 251 + 1)
     body = body[:size]
     server = script([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + body])
@@ -189,7 +190,7 @@ def test_bodies_of_any_size_arrive_whole(script: Scripts, pool_to: Pools, size: 
 def test_every_framing_is_understood(
     script: Scripts, pool_to: Pools, answer: bytes, method: str, status: int, body: bytes
 ) -> None:
-    """The end of an answer is found, however it is marked, so that the connection can be used again."""
+    """The end of a response is found in every framing, so that the connection can be reused."""
     server = script([answer, OK])
     pool = pool_to(server.port)
     response = _get(pool, method)
@@ -198,14 +199,14 @@ def test_every_framing_is_understood(
     assert len(server.requests) == 1
 
 
-def test_an_answer_without_a_length_ends_with_the_connection(script: Scripts, pool_to: Pools) -> None:
-    """A server may mark the end of an answer by closing."""
+def test_a_response_without_a_length_ends_with_the_connection(script: Scripts, pool_to: Pools) -> None:
+    """A server may mark the end of a response by closing the connection."""
     server = script([b"HTTP/1.0 200 OK\r\n\r\nall of it"])
     assert _get(pool_to(server.port)).body == b"all of it"
 
 
 def test_header_names_are_lower_case_and_repeats_are_joined(script: Scripts, pool_to: Pools) -> None:
-    """Headers can be looked up without regard to how the server spelt them."""
+    """Headers can be looked up regardless of the server's spelling."""
     server = script([b'HTTP/1.1 200 OK\r\nETag: "x"\r\nVary: a\r\nVARY:b\r\nContent-Length: 0\r\n\r\n'])
     assert dict(_get(pool_to(server.port)).headers) == {
         "etag": '"x"',
@@ -215,8 +216,8 @@ def test_header_names_are_lower_case_and_repeats_are_joined(script: Scripts, poo
 
 
 @pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "a\nb", "a\rb", "ü"])
-def test_headers_cannot_be_smuggled_in(pool_to: Pools, value: str) -> None:
-    """A line break or an odd character in a value is refused before anything is sent."""
+def test_header_injection_is_refused(pool_to: Pools, value: str) -> None:
+    """A line break or a non-ASCII character in a value is refused before a request is sent."""
     pending = pool_to(1).begin("GET", "/", {"x-meta": value})
     with pytest.raises(ConfigurationError):
         pending()
@@ -225,16 +226,16 @@ def test_headers_cannot_be_smuggled_in(pool_to: Pools, value: str) -> None:
 # -- connections -------------------------------------------------------------------------------------
 
 
-def test_a_connection_is_used_again(script: Scripts, pool_to: Pools) -> None:
-    """Two requests after one another take one connection."""
+def test_a_connection_is_reused(script: Scripts, pool_to: Pools) -> None:
+    """Two consecutive requests use one connection."""
     server = script([OK, OK])
     pool = pool_to(server.port)
     assert [_get(pool).body, _get(pool).body] == [b"ok", b"ok"]
     assert [len(seen) for seen in server.requests] == [2]
 
 
-def test_two_requests_are_under_way_at_once(script: Scripts, pool_to: Pools) -> None:
-    """A request that was begun does not hold up the next one of the same thread."""
+def test_two_requests_of_a_thread_overlap(script: Scripts, pool_to: Pools) -> None:
+    """A pending request does not block the next one of the same thread."""
     server = script([OK], [OK])
     pool = pool_to(server.port)
     first = pool.begin("GET", "/1", {})
@@ -248,10 +249,10 @@ def test_two_requests_are_under_way_at_once(script: Scripts, pool_to: Pools) -> 
     [b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", OK + b"HTTP/1.1 200 OK"],
     ids=["close", "excess"],
 )
-def test_a_connection_that_is_at_its_end_or_out_of_step_is_dropped(
+def test_a_closing_or_desynchronized_connection_is_dropped(
     script: Scripts, pool_to: Pools, answer: bytes
 ) -> None:
-    """No later request is sent where its answer could be taken for another's, or never come."""
+    """A later request on it could get the response of another request, or none."""
     server = script([answer, OK], [OK])
     pool = pool_to(server.port)
     assert _get(pool).body == b"ok"
@@ -260,10 +261,10 @@ def test_a_connection_that_is_at_its_end_or_out_of_step_is_dropped(
 
 
 @pytest.mark.parametrize("method", ["PUT", "GET"])
-def test_a_connection_that_the_server_closed_meanwhile_is_noticed(
+def test_a_connection_closed_by_the_server_is_not_reused(
     script: Scripts, pool_to: Pools, method: str
 ) -> None:
-    """A mutation is not sent into a dead connection, where its outcome would be unknown."""
+    """A mutation on a dead connection would have an unknown outcome."""
     server = script([OK], [OK])
     pool = pool_to(server.port)
     assert _get(pool).body == b"ok"
@@ -272,16 +273,16 @@ def test_a_connection_that_the_server_closed_meanwhile_is_noticed(
     assert [len(seen) for seen in server.requests] == [1, 1]
 
 
-def test_no_more_connections_are_kept_than_wanted(script: Scripts, pool_to: Pools) -> None:
-    """Past the limit, a connection is closed once its request is done."""
+def test_idle_connections_are_limited(script: Scripts, pool_to: Pools) -> None:
+    """Above the limit, a connection is closed after its request."""
     server = script([OK, OK], [OK, OK])
     pool = pool_to(server.port, max_idle=0)
     assert [_get(pool).body, _get(pool).body] == [b"ok", b"ok"]
     assert [len([r for r in seen if r]) for seen in server.requests] == [1, 1]
 
 
-def test_a_forked_child_leaves_the_connections_of_its_parent_alone(script: Scripts) -> None:
-    """Parent and child never read each other's answers off a shared socket."""
+def test_a_forked_child_does_not_use_the_connections_of_its_parent(script: Scripts) -> None:
+    """Parent and child never read each other's responses from a shared socket."""
     server = script([OK, OK, OK], [OK])
     program = """
 import os, sys
@@ -295,13 +296,13 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
     url = f"http://127.0.0.1:{server.port}"
-    # The first connection stays open for a third request, which must not be the child's.
+    # The first connection stays open for a third request. The child must not send it.
     subprocess.run([sys.executable, "-c", program, url], check=True, timeout=60)
     assert [[r.split()[1] for r in seen] for seen in server.requests] == [[b"/parent"] * 2, [b"/child"]]
 
 
 @pytest.mark.parametrize("cycle", [False, True], ids=["alone", "in a cycle"])
-def test_a_request_that_nobody_waits_for_leaves_no_connection_open(
+def test_an_abandoned_request_closes_its_connection(
     script: Scripts, pool_to: Pools, cycle: bool
 ) -> None:
     """Dropping the pending call closes its connection, without a warning."""
@@ -314,12 +315,13 @@ def test_a_request_that_nobody_waits_for_leaves_no_connection_open(
     assert server.closed.wait(60)
 
 
-# -- what is known after a failure ---------------------------------------------------------------------
+# -- outcome after a failure
+# -----------------------------------------------------------------------------
 
 
-def test_a_refused_connection_proves_that_nothing_happened(pool_to: Pools) -> None:
-    """Where nobody listens, nothing was done; and the error comes out of the pending call."""
-    with socket.socket() as taken:  # so that nobody else listens there meanwhile
+def test_a_refused_connection_is_unavailable(pool_to: Pools) -> None:
+    """A refused connection proves that nothing happened. The pending call raises the error."""
+    with socket.socket() as taken:  # bound, so that no other process listens there
         taken.bind(("127.0.0.1", 0))
         pending = pool_to(taken.getsockname()[1]).begin("PUT", "/", {}, b"x")
         with pytest.raises(Unavailable):
@@ -351,26 +353,26 @@ def test_a_refused_connection_proves_that_nothing_happened(pool_to: Pools) -> No
         "huge chunk",
     ],
 )
-def test_a_request_without_a_complete_answer_has_an_unknown_outcome(
+def test_a_request_without_a_complete_response_has_an_unknown_outcome(
     script: Scripts, pool_to: Pools, answer: bytes | None
 ) -> None:
-    """The server may have done it before it fell silent."""
+    """The server may have executed the request before it stopped."""
     server = script([answer])
     with pytest.raises(OutcomeUnknown):
         _get(pool_to(server.port), "PUT", b"x")
     assert len(server.requests[0]) == 1
 
 
-def test_a_silent_server_is_not_waited_for_forever(pool_to: Pools) -> None:
-    """After the read timeout the outcome of a request that was sent is unknown."""
+def test_a_silent_server_causes_a_timeout(pool_to: Pools) -> None:
+    """After the read timeout, the outcome of a request that was sent is unknown."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         pool = pool_to(listener.getsockname()[1], read_timeout=0.05)
         with pytest.raises(OutcomeUnknown, match="timed out"):
             _get(pool, "PUT", b"x")
 
 
-def test_an_answer_that_came_before_the_body_was_sent_is_heard(pool_to: Pools) -> None:
-    """A server that refuses early, and closes, has refused: its outcome is not unknown."""
+def test_a_response_before_the_end_of_the_body_is_read(pool_to: Pools) -> None:
+    """A server that refuses early and closes has refused. The outcome is known."""
     refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"
 
     def refuse(listener: socket.socket) -> None:
@@ -391,8 +393,8 @@ def test_an_answer_that_came_before_the_body_was_sent_is_heard(pool_to: Pools) -
 
 
 @pytest.mark.parametrize("verify", [str(CERTIFICATE), False], ids=["trusted", "unchecked"])
-def test_tls_is_spoken(script: Scripts, pool_to: Pools, verify: str | bool) -> None:
-    """A server with a trusted certificate is talked to, and any server if that is asked for."""
+def test_tls_is_supported(script: Scripts, pool_to: Pools, verify: str | bool) -> None:
+    """A server with a trusted certificate is accepted, and with `verify=False` any server."""
     server = script([OK, OK], tls=True)
     pool = pool_to(server.port, scheme="https", verify=verify)
     assert [_get(pool, "PUT", bytes(100_000)).body, _get(pool).body] == [b"ok", b"ok"]
@@ -400,20 +402,20 @@ def test_tls_is_spoken(script: Scripts, pool_to: Pools, verify: str | bool) -> N
 
 
 def test_an_untrusted_certificate_is_refused(script: Scripts, pool_to: Pools) -> None:
-    """Nothing is sent to a server that cannot show who it is, and the error says what to set."""
+    """No request is sent to an untrusted server, and the error names the option to set."""
     server = script([OK], tls=True)
     with pytest.raises(ConfigurationError, match="verify"):
         _get(pool_to(server.port, scheme="https"))
 
 
-def test_a_ca_bundle_that_is_not_there_is_a_wrong_setting(pool_to: Pools) -> None:
-    """The client is not made with a bundle that it cannot read."""
+def test_a_missing_ca_bundle_is_a_configuration_error(pool_to: Pools) -> None:
+    """A pool is not made with a bundle that it cannot read."""
     with pytest.raises(ConfigurationError, match=r"/no/such\.pem"):
         pool_to(1, scheme="https", verify="/no/such.pem")
 
 
 def test_plain_requests_go_through_the_proxy(script: Scripts, pool_to: Pools) -> None:
-    """A proxy gets the whole URL, and the credentials that are its own."""
+    """A proxy gets the whole URL, and its own credentials."""
     proxy = script([OK])
     pool = pool_to(9, proxy=f"http://user:p%40ss@127.0.0.1:{proxy.port}")
     assert _get(pool).body == b"ok"
@@ -422,8 +424,8 @@ def test_plain_requests_go_through_the_proxy(script: Scripts, pool_to: Pools) ->
     assert b"proxy-authorization: Basic dXNlcjpwQHNz" in lines
 
 
-def test_tls_goes_through_the_proxy_unseen(script: Scripts, pool_to: Pools) -> None:
-    """A proxy is asked for a tunnel, and sees nothing of what goes through it."""
+def test_tls_goes_through_a_tunnel_of_the_proxy(script: Scripts, pool_to: Pools) -> None:
+    """The proxy opens a tunnel, and does not see the request or give its credentials to the server."""
     proxy = script([OK], tls=True, proxy=True)
     pool = pool_to(
         9, scheme="https", verify=str(CERTIFICATE), proxy=f"http://user@127.0.0.1:{proxy.port}"
@@ -435,15 +437,15 @@ def test_tls_goes_through_the_proxy_unseen(script: Scripts, pool_to: Pools) -> N
     assert request.startswith(b"GET /a?b=c HTTP/1.1\r\n") and b"proxy-auth" not in request
 
 
-def test_a_proxy_that_refuses_leaves_everything_undone(script: Scripts, pool_to: Pools) -> None:
-    """Without a tunnel nothing reaches the server."""
+def test_a_refusal_of_the_proxy_is_unavailable(script: Scripts, pool_to: Pools) -> None:
+    """Without a tunnel no request reaches the server."""
     proxy = script([b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"])
     pool = pool_to(9, scheme="https", proxy=f"http://127.0.0.1:{proxy.port}")
     with pytest.raises(Unavailable, match="407"):
         _get(pool)
 
 
-def test_a_proxy_that_is_not_spoken_to_in_http_is_a_wrong_setting(pool_to: Pools) -> None:
-    """Proxies that are themselves reached over TLS or SOCKS are refused, not passed by."""
+def test_a_proxy_without_http_is_a_configuration_error(pool_to: Pools) -> None:
+    """Proxies over TLS or SOCKS are refused instead of bypassed."""
     with pytest.raises(ConfigurationError, match="http://host:port"):
         pool_to(1, proxy="socks5://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""What error codes say of the request."""
+"""The mapping of error codes to errors."""
 
 from __future__ import annotations
 
@@ -39,15 +39,17 @@ from commitlog.errors import (
         (403, "SomethingElse", CommitError),
     ],
 )
-def test_a_code_says_whether_anything_happened(status: int, code: str, kind: type[CommitError]) -> None:
-    """A refusal proves that nothing did; a server's own trouble proves nothing."""
+def test_a_code_determines_whether_the_outcome_is_known(
+    status: int, code: str, kind: type[CommitError]
+) -> None:
+    """A refusal proves that nothing happened. After a failure of the server the outcome is unknown."""
     error = common_error("PUT of 'a'", status, code, "why")
     assert type(error) is kind
     assert all(part in str(error) for part in ("PUT of 'a'", str(status), code, "why"))
 
 
 def test_only_the_first_line_of_a_message_is_shown() -> None:
-    """Services repeat the signed request, and with it the session token, below their first line."""
+    """Below the first line, services repeat the signed request, which contains the session token."""
     message = "The signature does not match.\n\nThe Canonical String was\nx-amz-security-token:hush"
     assert first_line(message) == "The signature does not match"
     assert "hush" not in str(common_error("PutItem", 400, "InvalidSignatureException", message))

@@ -1,4 +1,4 @@
-"""Options, credentials and places, as botocore resolves them."""
+"""Options, credentials and endpoints, as botocore resolves them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from commitlog.urls import parse_store_url, parse_table_url
 KEYS = {"access_key_id": "AKIA", "secret_access_key": "hush"}
 
 
-def test_a_url_says_everything() -> None:
-    """All options of a URL's query arrive, `verify` as what it means."""
+def test_a_url_may_have_all_options() -> None:
+    """All options in the query of a URL are used, and `verify` is converted."""
     url = parse_store_url(
         "s3://bucket?endpoint_url=https://host:1&region=eu-west-1&profile=p&addressing_style=path"
         "&verify=false&access_key_id=AKIA&secret_access_key=hush&session_token=word"
@@ -53,8 +53,8 @@ def test_secrets_are_not_shown() -> None:
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None:
-    """Half a pair of keys, or an endpoint that is none, is found before anything is sent."""
+def test_invalid_options_are_refused(options: dict[str, str]) -> None:
+    """An incomplete pair of keys or an invalid endpoint is refused before a request is sent."""
     with pytest.raises(ConfigurationError):
         AwsOptions(**options)  # type: ignore[arg-type]
 
@@ -80,20 +80,22 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None
     ],
     ids=str,
 )
-def test_a_bucket_is_where_botocore_says(bucket: str, options: dict[str, str], url: str) -> None:
-    """Partition, addressing style and endpoint decide; no credentials are needed for it."""
+def test_the_endpoint_of_a_bucket_is_that_of_botocore(
+    bucket: str, options: dict[str, str], url: str
+) -> None:
+    """It depends on partition, addressing style and endpoint, and needs no credentials."""
     session = AwsSession(AwsOptions(**options))  # type: ignore[arg-type]
     assert session.endpoint("s3", bucket=bucket) == url
 
 
-def test_a_table_is_where_botocore_says() -> None:
-    """A service without buckets has one place for each region."""
+def test_the_endpoint_of_a_table_is_that_of_botocore() -> None:
+    """A service without buckets has one endpoint for each region."""
     session = AwsSession(AwsOptions(region="eu-west-1"))
     assert session.endpoint("dynamodb") == "https://dynamodb.eu-west-1.amazonaws.com"
 
 
-def test_aws_itself_needs_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a region the error says what to set; a server of one's own needs none."""
+def test_aws_needs_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a region the error names the variable to set. A custom endpoint needs no region."""
     for service in ("s3", "dynamodb"):
         with pytest.raises(ConfigurationError, match="AWS_DEFAULT_REGION"):
             AwsSession(AwsOptions()).endpoint(service)
@@ -103,14 +105,14 @@ def test_aws_itself_needs_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
     assert AwsSession(AwsOptions()).region == "eu-west-1"
 
 
-def test_an_endpoint_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What botocore reads from its environment needs no option of ours."""
+def test_the_endpoint_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environment variables of botocore need no option of ours."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://host:9")
     assert AwsSession(AwsOptions()).endpoint("s3", bucket="bucket") == "http://host:9/bucket"
 
 
-def test_a_profile_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that a profile says is used; a profile that is not there is an error."""
+def test_the_settings_of_a_profile_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All settings of a profile are used. A missing profile is an error."""
     config = tmp_path / "config"
     config.write_text(
         "[profile p]\nregion = eu-west-3\naws_access_key_id = AKIB\naws_secret_access_key = psst\n"
@@ -125,8 +127,8 @@ def test_a_profile_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         AwsSession(AwsOptions(profile="no-such"))
 
 
-def test_options_come_before_what_is_found() -> None:
-    """Keys that were given are used, token included."""
+def test_options_take_precedence() -> None:
+    """Given keys are used, with the session token."""
     credentials = AwsSession(AwsOptions(session_token="word", **KEYS)).credentials()
     assert (credentials.access_key, credentials.secret_key, credentials.token) == (
         "AKIA",
@@ -135,8 +137,8 @@ def test_options_come_before_what_is_found() -> None:
     )
 
 
-def test_missing_credentials_are_missed_when_they_are_needed() -> None:
-    """A session can be made without; using it says what to set."""
+def test_missing_credentials_are_an_error_on_use() -> None:
+    """A session can be made without credentials. On use, the error names the variables to set."""
     session = AwsSession(AwsOptions(region="eu-west-1"))
     with pytest.raises(ConfigurationError, match="AWS_ACCESS_KEY_ID"):
         session.credentials()
@@ -151,13 +153,13 @@ def test_missing_credentials_are_missed_when_they_are_needed() -> None:
     ],
     ids=lambda problem: type(problem).__name__,
 )
-def test_credentials_that_cannot_be_refreshed_are_denied_access(
+def test_a_failed_refresh_of_credentials_is_access_denied(
     monkeypatch: pytest.MonkeyPatch, problem: Exception
 ) -> None:
-    """A role that gives no credentials is no configuration error: the same call may work later.
+    """A role without credentials is not a configuration error: the same call may work later.
 
-    Whatever botocore raises, it must not come out of a call whose work is done: the release of a lease
-    is signed as well.
+    The error is ours, whatever botocore raises. The release of a lease needs a signature too, and it
+    must not fail a call whose work is done.
     """
 
     def fail(_self: object) -> None:
@@ -192,8 +194,8 @@ def test_certificates_are_checked_as_botocore_would(
     assert AwsSession(AwsOptions(verify=option)).verify() == expected
 
 
-def test_the_proxy_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy is for the scheme it is set for, and not for hosts that are excepted."""
+def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy is used for its scheme, except for the excluded hosts."""
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("https_proxy", "http://proxy:1")
@@ -204,8 +206,8 @@ def test_the_proxy_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) ->
     assert session.proxy("https://127.0.0.1:9000") is None
 
 
-def test_boto3_session() -> None:
-    """A boto3 session gives credentials and region; options of one's own go before it."""
+def test_a_boto3_session_gives_credentials_and_region() -> None:
+    """Options take precedence over the session."""
     given = boto3.session.Session(
         aws_access_key_id="AKIASESSION", aws_secret_access_key="s", region_name="eu-north-1"
     )

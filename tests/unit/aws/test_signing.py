@@ -1,4 +1,4 @@
-"""Our signatures against botocore's."""
+"""Our signatures, compared with those of botocore."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _request(
     text = canonical_query(query)
     url = f"https://{HOST}/{encode_path(path)}" + (f"?{text}" if text else "")
     request = AWSRequest(method=method, url=url, headers=dict(headers), data=body)
-    # What botocore's client sets up for S3 to sign the body.
+    # The setting of botocore's client that signs the body for S3.
     request.context["payload_signing_enabled"] = True
     return request
 
@@ -72,7 +72,7 @@ def test_header_signatures_are_those_of_botocore(
     epoch: int,
     body: bytes,
 ) -> None:
-    """Whatever the request, S3 gets the Authorization header that botocore would have sent."""
+    """For any request, the Authorization header is the one that botocore would have sent."""
     theirs = _request(method, path, query, headers, body)
     with _at(epoch):
         botocore.auth.S3SigV4Auth(credentials, "s3", "eu-west-1").add_auth(theirs)
@@ -96,7 +96,7 @@ def test_query_signatures_are_those_of_botocore(
     epoch: int,
     seconds: int,
 ) -> None:
-    """Whatever the request, S3 gets the signature and the parameters of botocore's presigned URL."""
+    """For any request, the signature and the parameters are those of botocore's presigned URL."""
     theirs = _request(method, path, query, headers, b"")
     with _at(epoch):
         botocore.auth.S3SigV4QueryAuth(credentials, "s3", "eu-west-1", expires=seconds).add_auth(theirs)
@@ -109,7 +109,7 @@ def test_query_signatures_are_those_of_botocore(
 
 @given(CREDENTIALS, EPOCH)
 def test_dynamodb_signatures_are_those_of_botocore(credentials: ReadOnlyCredentials, epoch: int) -> None:
-    """A service other than S3 gets botocore's signature too."""
+    """Another service than S3 also gets botocore's signature."""
     headers = {"content-type": "application/x-amz-json-1.0", "x-amz-target": "DynamoDB_20120810.PutItem"}
     theirs = AWSRequest(method="POST", url=f"https://{HOST}/", headers=headers, data=b"{}")
     with _at(epoch):
@@ -123,8 +123,8 @@ def test_dynamodb_signatures_are_those_of_botocore(credentials: ReadOnlyCredenti
 @pytest.mark.parametrize(
     ("epoch", "secret"), [(86_400, "one"), (2 * 86_400, "one"), (86_400, "two")], ids=str
 )
-def test_the_signing_key_is_derived_anew_for_another_day_or_secret(epoch: int, secret: str) -> None:
-    """A signer that has signed before signs as one that has not."""
+def test_the_signing_key_is_derived_again_for_another_day_or_secret(epoch: int, secret: str) -> None:
+    """A used signer signs like a new one."""
 
     def sign(signer: Signer, when: int, key: str) -> str:
         credentials = ReadOnlyCredentials("AKIA", key, None)

@@ -1,4 +1,4 @@
-"""Clients that spell the endpoint of one bucket differently know that it is one."""
+"""Clients that spell the endpoint of a bucket differently recognise that it is the same bucket."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OUTSIDE = "s3://lake?endpoint_url=http://localhost:9000"
 
 
 class Site:
-    """A table, and servers that clients reach by URLs of the test's choosing."""
+    """A table, and servers that clients reach by URLs that the test chooses."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -54,7 +54,7 @@ class Site:
         server: ObjectStore | None = None,
         script: Script | None = None,
     ) -> ConditionalStore:
-        """Return a client that was told that the store honours these kinds, and no other."""
+        """Return a client whose probe report proves exactly these kinds."""
         whole = server or self.server
         store = ScriptedStore(whole, script or Script(), ignores=False)
         store.url = url
@@ -84,7 +84,7 @@ def site() -> Site:
 
 
 def goes_natively(client: ConditionalStore, path: str) -> bool:
-    """Let the client create an object; tell whether it took no lease for it."""
+    """Create an object with the client, and return whether it took no lease."""
     client.put_if_absent(path, b"")
     items = client._table
     assert items is not None
@@ -92,8 +92,8 @@ def goes_natively(client: ConditionalStore, path: str) -> bool:
 
 
 @pytest.mark.parametrize("first", [INSIDE, OUTSIDE])
-def test_a_second_name_of_a_bucket_goes_by_the_finding_of_the_first(site: Site, first: str) -> None:
-    """Its own verdict says otherwise, and would send it the other way."""
+def test_a_second_url_of_a_bucket_uses_the_finding_of_the_first(site: Site, first: str) -> None:
+    """Its own probe report differs, but is not used."""
     second = OUTSIDE if first == INSIDE else INSIDE
     assert goes_natively(site.client(first, *Kind), "a")
     assert goes_natively(site.client(second), "b")
@@ -106,7 +106,7 @@ def test_a_second_name_of_a_bucket_goes_by_the_finding_of_the_first(site: Site, 
 
 
 def test_another_bucket_of_the_same_name_has_its_own_finding(site: Site) -> None:
-    """Nothing is left to a server because another one honours it."""
+    """The finding of one server does not apply to another."""
     assert goes_natively(site.client(INSIDE, *Kind), "a")
     other = site.client(OUTSIDE, server=site.new_server())
     assert not goes_natively(other, "a")
@@ -114,7 +114,7 @@ def test_another_bucket_of_the_same_name_has_its_own_finding(site: Site) -> None
 
 
 def test_a_copy_of_a_bucket_is_another_bucket(site: Site) -> None:
-    """It has the identity object as well, but the store has written it at another time."""
+    """It has the same identity object, but with another modification time."""
     assert goes_natively(site.client(INSIDE, *Kind), "a")
     site.clock.advance(10)
     copied = site.new_server()
@@ -124,15 +124,15 @@ def test_a_copy_of_a_bucket_is_another_bucket(site: Site) -> None:
 
 
 def test_a_finding_that_was_kept_under_a_url_stays_valid(site: Site) -> None:
-    """Earlier versions kept findings by URL, and no list: the first that comes goes on with its own."""
+    """Earlier versions kept findings by URL, without a list. The first client uses that of its URL."""
     assert goes_natively(site.client(INSIDE, *Kind), "a")
     site.table.delete(BUCKETS)
     assert goes_natively(site.client(INSIDE), "b")
     assert goes_natively(site.client(OUTSIDE), "c")
 
 
-def test_a_client_that_may_not_write_the_identity_object_is_served_under_one_name(site: Site) -> None:
-    """It works as before. Under another name, what cannot be known is refused; other buckets are not."""
+def test_a_bucket_without_identity_object_is_served_under_one_url(site: Site) -> None:
+    """Another URL that could be the same bucket is refused. Other buckets are not."""
     script = Script()
     script.next("put", raising(AccessDenied("no")))
     assert goes_natively(site.client(INSIDE, *Kind, script=script), "a")
@@ -145,7 +145,7 @@ def test_a_client_that_may_not_write_the_identity_object_is_served_under_one_nam
 
 
 def test_a_client_that_may_not_read_the_identity_object_is_refused(site: Site) -> None:
-    """S3 answers 403 also for what is not there, if the client may not list."""
+    """S3 also answers 403 for a missing object if the client may not list."""
     site.client(INSIDE, *Kind).put_if_absent("a", b"")
     script = Script()
     script.next("head", *[raising(AccessDenied("no"))] * 2)
@@ -156,8 +156,8 @@ def test_a_client_that_may_not_read_the_identity_object_is_refused(site: Site) -
 
 
 @pytest.mark.parametrize("renewed", [INSIDE, OUTSIDE])
-def test_a_new_probe_ends_the_doubt(site: Site, renewed: str) -> None:
-    """It stores the identity object that was denied to others, or drops the bucket that has none."""
+def test_a_new_probe_identifies_the_bucket(site: Site, renewed: str) -> None:
+    """It stores the missing identity object, or drops the bucket without one from the list."""
     poor = Script()
     poor.next("put", raising(AccessDenied("no")))
     site.client(INSIDE, *Kind, script=poor).put_if_absent("a", b"")
@@ -170,7 +170,7 @@ def test_a_new_probe_ends_the_doubt(site: Site, renewed: str) -> None:
 
 
 def test_a_new_probe_stores_the_identity_object_again(site: Site) -> None:
-    """The bucket was emptied. An existing identity object is kept, and so is one that cannot be read."""
+    """Here the bucket was emptied. An existing or unreadable identity object is not replaced."""
     site.client(INSIDE, *Kind).put_if_absent("a", b"")
     site.server.delete_many(site.identities())
     site.client(INSIDE).save_probe_report(proven(*Kind, url=INSIDE))
@@ -185,8 +185,8 @@ def test_a_new_probe_stores_the_identity_object_again(site: Site) -> None:
 
 
 @pytest.mark.parametrize("fate", [lost_after, lost_before])
-def test_an_identity_object_whose_answer_was_lost_is_not_listed(site: Site, fate: Any) -> None:
-    """The request may arrive once more, and change the date by which the identity object is known."""
+def test_an_identity_object_with_a_lost_response_is_not_used(site: Site, fate: Any) -> None:
+    """The request may arrive again and change the modification time that identifies the bucket."""
     script = Script()
     script.next("put", fate)
     assert goes_natively(site.client(INSIDE, *Kind, script=script), "a")
@@ -199,8 +199,10 @@ def test_an_identity_object_whose_answer_was_lost_is_not_listed(site: Site, fate
         site.client("s3://other", script=script, server=site.new_server()).put_if_absent("c", b"")
 
 
-def test_two_that_come_at_once_find_one_another(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one whose change of the list is refused looks for the identity object of the other."""
+def test_two_concurrent_clients_find_the_same_bucket(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client whose change of the list fails looks for the identity object of the other."""
     put = site.table.put
     rival = site.client(OUTSIDE)
 
@@ -227,7 +229,7 @@ def test_two_that_come_at_once_find_one_another(site: Site, monkeypatch: pytest.
     ],
 )
 def test_a_list_that_cannot_be_read_is_reported(site: Site, text: str | int) -> None:
-    """Nothing is sent, and the error says how to begin again."""
+    """Nothing is written, and the error says how to start again."""
     site.table.put({"path": BUCKETS.hash, "etag": str(BUCKETS.range), "buckets": text})
     with pytest.raises(CorruptRecord, match="delete the item"):
         site.client(INSIDE, *Kind).put_if_absent("a", b"")
@@ -235,7 +237,7 @@ def test_a_list_that_cannot_be_read_is_reported(site: Site, text: str | int) -> 
 
 
 def test_a_list_of_a_later_format_is_refused(site: Site) -> None:
-    """It may mean what this version does not know."""
+    """It may contain data that this version does not know."""
     text = '{"format": 2, "buckets": []}'
     site.table.put({"path": BUCKETS.hash, "etag": str(BUCKETS.range), "buckets": text})
     with pytest.raises(FormatTooNew):
@@ -243,7 +245,7 @@ def test_a_list_of_a_later_format_is_refused(site: Site) -> None:
 
 
 def test_two_endpoints_of_one_server(ministack: Ministack) -> None:
-    """Clients of two prefixes and two endpoints of one bucket, as inside and outside of a container."""
+    """Clients use two prefixes and two endpoints of one bucket, as inside and outside of a container."""
     bucket = ministack.new_bucket()
     table = open_table("memory://leases-of-two-endpoints", LEASE_SCHEMA)
     table.create()

@@ -1,4 +1,4 @@
-"""What is known of a store, and that all who share a table know the same."""
+"""The evidence about a store, which all clients of a table share."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Client(Protocol):
 
 @pytest.fixture
 def client() -> Client:
-    """Return what makes clients of one server of the test's own."""
+    """Return a function that makes clients of one server."""
     server = f"memory://{random_id()}-"
 
     def make(table: Table | None, *, place: str = "", ignores: bool = False) -> ConditionalStore:
@@ -67,7 +67,7 @@ def _requests(client: ConditionalStore) -> int:
 
 
 def test_the_first_finding_serves_all_clients_of_a_table(client: Client) -> None:
-    """The second client, on another prefix of the bucket, sends its put and measures nothing."""
+    """The second client, on another prefix of the bucket, sends its put and does not probe."""
     table = _table()
     first = client(table)
     first.put_if_absent("a", b"1")
@@ -78,8 +78,8 @@ def test_the_first_finding_serves_all_clients_of_a_table(client: Client) -> None
     assert second.probe_report.rows == first.probe_report.rows
 
 
-def test_other_buckets_are_measured_on_their_own(client: Client) -> None:
-    """What was found of one bucket says nothing about another."""
+def test_other_buckets_are_probed_separately(client: Client) -> None:
+    """The finding of one bucket does not apply to another."""
     table = _table()
     client(table).put_if_absent("a", b"1")
     other = client(table, place="other/", ignores=True)
@@ -87,8 +87,8 @@ def test_other_buckets_are_measured_on_their_own(client: Client) -> None:
     assert not other.probe_report.proves(Kind.PUT_IF_ABSENT)
 
 
-def test_all_go_by_what_was_kept_first(client: Client) -> None:
-    """A client whose own probe would say otherwise takes leases like the others, or none does."""
+def test_the_first_stored_finding_is_used_by_all(client: Client) -> None:
+    """A client whose own probe would differ takes leases like the others."""
     table = _table()
     client(table, ignores=True).put_if_absent("a", b"1")
     second = client(table, ignores=False)
@@ -97,8 +97,8 @@ def test_all_go_by_what_was_kept_first(client: Client) -> None:
     assert table.get(Key("b", "*")) is not None  # its lease
 
 
-def test_two_who_measure_at_once_agree(client: Client) -> None:
-    """The one whose finding came second goes by the first."""
+def test_two_concurrent_probes_agree(client: Client) -> None:
+    """The client that stores its finding second uses the first one."""
     table = _table()
     slow = client(table, ignores=False)
     assert slow._evidence.findings is not None
@@ -108,12 +108,12 @@ def test_two_who_measure_at_once_agree(client: Client) -> None:
     assert slow._evidence.findings.agree(Kind.PUT_IF_ABSENT, measured) == other
 
 
-def test_a_finding_outlasts_those_made_at_the_same_time(
+def test_concurrent_findings_of_other_kinds_are_kept(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread that measures one kind does not forget what another thread found of another kind.
+    """A thread that probes one kind keeps the finding of another thread about another kind.
 
-    It would take a lease for what the other goes by the store for.
+    Otherwise it would take a lease where the other thread relies on the store.
     """
     store = client(_table())
     evidence = store._evidence
@@ -133,10 +133,10 @@ def test_a_finding_outlasts_those_made_at_the_same_time(
     assert store.probe_report.rows == rows
 
 
-def test_of_two_findings_of_one_client_the_first_counts(
+def test_the_first_of_two_findings_of_one_client_is_used(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two threads that measure one kind at once come to the same choice, also without a table."""
+    """Two threads that probe one kind at once use the same finding, also without a table."""
     evidence = client(None)._evidence
     bad = proven().of(Kind.FENCE)
 
@@ -151,10 +151,10 @@ def test_of_two_findings_of_one_client_the_first_counts(
 
 
 @pytest.mark.parametrize("arrived", [True, False])
-def test_keeping_a_finding_is_not_the_caller_s_outcome(
+def test_a_lost_response_while_storing_a_finding_is_not_an_unknown_outcome(
     client: Client, monkeypatch: pytest.MonkeyPatch, arrived: bool
 ) -> None:
-    """If the table's answer is lost, what is kept is read; else the call fails before it began."""
+    """If the finding can be read back, the call goes on. Otherwise it fails before its own request."""
     table = _table()
     put = table.put
 
@@ -173,8 +173,8 @@ def test_keeping_a_finding_is_not_the_caller_s_outcome(
             mine.put_if_absent("a", b"1")
 
 
-def test_all_spellings_of_one_bucket_share_its_findings() -> None:
-    """Profile and region say who asks, and how; the bucket is the same, and its endpoint may matter."""
+def test_all_urls_of_one_bucket_share_its_findings() -> None:
+    """Profile, region and similar options do not change the bucket. An endpoint may."""
     table = _table()
 
     def findings(query: str) -> StoredReports:
@@ -197,8 +197,8 @@ def test_all_spellings_of_one_bucket_share_its_findings() -> None:
     assert findings("?endpoint_url=http://host").get(Kind.FENCE) == ()
 
 
-def test_a_client_that_cannot_race_keeps_nothing() -> None:
-    """Its finding proves nothing, and must not stand in the way of one that could."""
+def test_a_client_that_cannot_race_stores_no_finding() -> None:
+    """Its finding proves nothing, and would block the finding of a client that can race."""
     table = _table()
     mine = ConditionalStore(
         ScriptedStore(MemoryStore("memory://bucket"), Script(), ignores=False), table=table
@@ -208,8 +208,8 @@ def test_a_client_that_cannot_race_keeps_nothing() -> None:
     assert kept == [BUCKETS.range]
 
 
-def test_a_verdict_of_ones_own_goes_first_and_can_be_kept_for_all(client: Client) -> None:
-    """`keep_verdict` replaces what was kept; without a table there is nowhere to keep it."""
+def test_a_saved_probe_report_is_used_by_all(client: Client) -> None:
+    """`save_probe_report` replaces the stored findings. Without a table it is refused."""
     table = _table()
     mine = client(table)
     mine.put_if_absent("a", b"1")
@@ -232,7 +232,7 @@ def test_a_verdict_of_ones_own_goes_first_and_can_be_kept_for_all(client: Client
     ids=["no text", "no verdict", "no rows", "rows of another kind"],
 )
 def test_a_corrupt_finding_is_reported(client: Client, probe_report: int | str) -> None:
-    """It is not taken for a verdict, nor measured over: the message says how to replace it."""
+    """It is neither used nor replaced by a new probe. The message says how to replace it."""
     table = _table()
     client(table).put_if_absent("a", b"1")
     for item in list(table.scan()):
@@ -242,8 +242,8 @@ def test_a_corrupt_finding_is_reported(client: Client, probe_report: int | str) 
         client(table).put_if_absent("b", b"2")
 
 
-def test_nothing_is_kept_in_a_table_that_does_not_fit() -> None:
-    """It is checked before the first look at it, whichever way a write would go in the end."""
+def test_nothing_is_stored_in_a_table_with_another_schema() -> None:
+    """The table is checked before its first use, also if the write needs no lease."""
     world = World(mode="auto", ignores=False, probe_report=proven(*Kind))
     world.script.next("check", *[raising(FormatTooNew("newer"))] * 2)
     with pytest.raises(FormatTooNew):
@@ -258,20 +258,20 @@ def test_nothing_is_kept_in_a_table_that_does_not_fit() -> None:
 
 
 def test_no_object_can_have_the_key_of_a_finding() -> None:
-    """Findings and leases share a table, never a key."""
+    """Findings and leases share a table, but never a key."""
     with pytest.raises(InvalidPath):
         check_path(f"{FINDINGS}memory://bucket")
 
 
-def test_findings_that_contradict_one_another_prove_nothing() -> None:
-    """A race that had several winners once is not made good by one that had a single winner."""
+def test_contradictory_findings_prove_nothing() -> None:
+    """A race with several winners is not outweighed by a later race with one winner."""
     bad = tuple(evolve(row, ok=row.check != "race") for row in proven().of(Kind.PUT_IF_ABSENT))
     good = proven(Kind.PUT_IF_ABSENT)
     assert not good.with_rows(bad).proves(Kind.PUT_IF_ABSENT)
 
 
-def test_what_is_kept_goes_before_a_verdict_of_ones_own(client: Client) -> None:
-    """A stale verdict must not send one client natively while all others take leases."""
+def test_stored_findings_take_precedence_over_a_given_probe_report(client: Client) -> None:
+    """With a stale report one client would write natively while all others take leases."""
     table = _table()
     client(table, ignores=True).put_if_absent("a", b"1")
     mine = client(table)
@@ -280,21 +280,21 @@ def test_what_is_kept_goes_before_a_verdict_of_ones_own(client: Client) -> None:
     assert not stale.probe_report.proves(Kind.PUT_IF_ABSENT)
 
 
-def test_a_verdict_of_ones_own_is_kept_where_there_is_none(client: Client) -> None:
-    """It spares the probe, and whoever comes later goes by it."""
+def test_a_given_probe_report_is_stored_if_there_is_none(client: Client) -> None:
+    """It replaces the probe, and later clients use it."""
     table = _table()
     store = client(table).object_store
     first = ConditionalStore(store, table=table, probe_report=proven(*Kind, url=store.url))
     first.put_if_absent("a", b"1")
-    assert _requests(first) == 3  # with the identity object, and a look at its date
+    assert _requests(first) == 3  # includes the identity object, and a HEAD for its date
     later = client(table)
     later.put_if_absent("b", b"2")
     assert _requests(later) == 1 and later.probe_report.proves(Kind.PUT_IF_ABSENT)
 
 
 @pytest.mark.parametrize("of", ["memory://other", "s3://bucket", "ftp://host", "s3://bucket/../x"])
-def test_a_verdict_on_another_store_is_refused(client: Client, of: str) -> None:
-    """Nothing is left to a store because another one honours it; the message names both."""
+def test_a_probe_report_of_another_store_is_refused(client: Client, of: str) -> None:
+    """A finding applies to its own store only. The message names both stores."""
     mine = client(_table())
     with pytest.raises(ConfigurationError, match=f"{re.escape(of)}.*{mine.url}"):
         ConditionalStore(mine.object_store, probe_report=proven(*Kind, url=of))
@@ -302,8 +302,8 @@ def test_a_verdict_on_another_store_is_refused(client: Client, of: str) -> None:
         mine.save_probe_report(proven(*Kind, url=of))
 
 
-def test_a_verdict_serves_its_whole_bucket(client: Client) -> None:
-    """The probe is often let loose on a prefix of its own; profile and region say only who asks."""
+def test_a_probe_report_applies_to_its_whole_bucket(client: Client) -> None:
+    """A probe often runs on a separate prefix. Profile and region do not change the bucket."""
     mine, there = client(None), client(None, place="bucket/scratch")
     ConditionalStore(mine.object_store, probe_report=proven(*Kind, url=there.url)).put_if_absent(
         "a", b"1"
@@ -315,14 +315,14 @@ def test_a_verdict_serves_its_whole_bucket(client: Client) -> None:
     assert not probe_report.is_of("s3://bucket")
 
 
-def test_a_store_that_enforces_conditions_itself_minds_no_verdict() -> None:
-    """One that is set for all commands may meet a local file, too."""
+def test_a_store_that_enforces_conditions_itself_ignores_a_probe_report() -> None:
+    """A report that is configured for all commands may be used with a local store, too."""
     store = ConditionalStore(MemoryStore("memory://mine"), probe_report=proven(url="s3://bucket"))
     assert store.put_if_absent("a", b"1")
 
 
-def test_threads_that_ask_at_the_same_time_measure_once() -> None:
-    """Eight writers that begin together wait for one probe, instead of running eight."""
+def test_concurrent_threads_probe_once() -> None:
+    """Eight writers that start together wait for one probe, instead of running eight."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
     many = ConditionalStore(store, open_executor=lambda: ThreadPoolExecutor(RACERS), lock=Lock())
     start = Barrier(8)

@@ -1,4 +1,4 @@
-"""Breaking a lease: it waits as long as a waiter of the protocol, and no shorter."""
+"""Breaking a lease: it waits as long as a waiter of the protocol does."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 from support.commit import Delayed, World, after, lost_after, lost_before, raising
 
-#: Records are planted with a timeout of 5 s: they may be taken over after 15 s.
+#: Records have a timeout of 5 s, so they may be taken over after 15 s.
 SETTINGS = LeaseSettings(max_clock_skew_rate=3, test_interval=1)
 
 
 @pytest.fixture
 def world() -> World:
-    """A table in memory whose calls can be made to fail, and a clock that is turned by hand."""
+    """A table in memory with scripted failures, and a manual clock."""
     return World()
 
 
 def held(world: World) -> HeldLease:
-    """Return the lease on the object "a" as it is received now."""
+    """Return the lease on the object "a" as read now."""
     return HeldLease(record=world.record(), since=world.clock.monotonic())
 
 
@@ -58,8 +58,8 @@ def test_an_abandoned_lease_is_released_after_its_timeout_times_the_skew_rate(wo
     assert world.clock.monotonic() == pytest.approx(15, abs=0.1)
 
 
-def test_nothing_is_written_before_the_holder_is_done(world: World) -> None:
-    """The record is the holder's until the last moment."""
+def test_nothing_is_written_before_the_lease_has_expired(world: World) -> None:
+    """The record is unchanged until the end of the wait."""
     planted = world.plant()
     world.clock.at(14.9, lambda: seen.append(world.record()))
     seen: list[LeaseRecord] = []
@@ -69,7 +69,7 @@ def test_nothing_is_written_before_the_holder_is_done(world: World) -> None:
 
 
 def test_the_wait_counts_from_when_the_lease_was_received(world: World) -> None:
-    """Leases that are received together are waited for together."""
+    """Leases that were received together have expired together."""
     world.plant()
     lease = held(world)
     world.clock.advance(20)
@@ -78,7 +78,7 @@ def test_the_wait_counts_from_when_the_lease_was_received(world: World) -> None:
 
 
 def test_a_renewal_restarts_the_wait(world: World) -> None:
-    """A holder that is alive keeps its lease for another timeout."""
+    """A live holder keeps its lease for another timeout."""
     planted = world.plant()
     world.clock.at(10, lambda: world.replant(planted, generation=1))
     assert broken(world, held(world))
@@ -87,7 +87,7 @@ def test_a_renewal_restarts_the_wait(world: World) -> None:
 
 
 def test_a_renewal_in_the_last_moment_restarts_the_wait(world: World) -> None:
-    """The release is conditional on the record that was watched."""
+    """The release is conditional on the record that was read."""
     planted = world.plant()
     world.script.next("take", after(lambda: world.replant(planted, generation=1)))
     assert broken(world, held(world))
@@ -95,8 +95,8 @@ def test_a_renewal_in_the_last_moment_restarts_the_wait(world: World) -> None:
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_a_lease_that_its_holder_releases_is_left_alone(tells: bool) -> None:
-    """Nothing is left to do, whether the release is seen or met."""
+def test_a_lease_that_its_holder_releases_is_unchanged(tells: bool) -> None:
+    """The breaker sees the release during the wait, or its own write conflicts with it."""
     for moment in (5, 15):
         world = World(tells=tells)
         planted = world.plant()
@@ -105,8 +105,8 @@ def test_a_lease_that_its_holder_releases_is_left_alone(tells: bool) -> None:
         assert world.record().owner == "stranger"
 
 
-def test_a_lease_that_another_client_took_over_is_left_alone(world: World) -> None:
-    """The lease that was to be broken is over; the new holder is not waited for."""
+def test_a_lease_that_another_client_took_over_is_unchanged(world: World) -> None:
+    """The lease to break has ended, and the new holder is not waited for."""
     planted = world.plant()
     world.clock.at(5, lambda: world.replant(planted, generation=1, owner="other"))
     assert not broken(world, held(world))
@@ -114,7 +114,7 @@ def test_a_lease_that_another_client_took_over_is_left_alone(world: World) -> No
     assert world.record().owner == "other"
 
 
-def test_a_record_that_the_table_drops_is_left_alone(world: World) -> None:
+def test_a_record_that_the_table_drops_is_not_replaced(world: World) -> None:
     """No record is created in its place."""
     world.plant()
     world.clock.at(5, world.sweep)
@@ -122,7 +122,7 @@ def test_a_record_that_the_table_drops_is_left_alone(world: World) -> None:
     assert list(world.items.scan()) == []
 
 
-def test_a_released_or_missing_record_is_left_alone(world: World) -> None:
+def test_a_released_or_missing_record_needs_no_request(world: World) -> None:
     """No request is sent."""
     world.plant(timeout=0)
     assert not broken(world, held(world))
@@ -138,8 +138,8 @@ def test_a_holder_without_an_owner_may_be_alive(world: World) -> None:
     assert world.clock.monotonic() >= 25
 
 
-def test_the_released_record_outlives_those_who_remember_the_old_one(world: World) -> None:
-    """A holder with a long timeout may be waited for longer than the usual TTL."""
+def test_the_released_record_outlives_waiters_that_know_the_old_one(world: World) -> None:
+    """The wait for a holder with a long timeout may exceed the usual TTL."""
     world.plant(timeout=7_200_000)
     lease = held(world)
     world.clock.advance(3 * 7200)
@@ -147,16 +147,16 @@ def test_the_released_record_outlives_those_who_remember_the_old_one(world: Worl
     assert world.record().ttl >= world.clock.epoch() + 2 * 3 * 7200 - 1
 
 
-def test_after_max_wait_the_lease_is_given_up(world: World) -> None:
-    """The error says how long the holder may still write; the record is unchanged."""
+def test_breaking_ends_after_max_wait(world: World) -> None:
+    """The error says how long the holder may still write. The record is unchanged."""
     planted = world.plant()
     with pytest.raises(LeaseTimeout, match=r"'a' may write for another 8\.0 s"):
         broken(world, held(world), evolve(SETTINGS, max_wait=7))
     assert world.record() == planted
 
 
-def test_waiting_is_reported_with_the_seconds_that_are_left(world: World) -> None:
-    """The last pause is not longer than the wait."""
+def test_waiting_is_reported_with_the_remaining_seconds(world: World) -> None:
+    """The last pause is not longer than the remaining wait."""
     world.plant(timeout=700)
     left: list[float] = []
     assert break_lease(
@@ -171,10 +171,10 @@ def test_waiting_is_reported_with_the_seconds_that_are_left(world: World) -> Non
     assert left == pytest.approx([2.1, 1.1, 0.1])
 
 
-# -- answers that are lost -----------------------------------------------------------------------------
+# -- lost responses -------------------------------------------------------------------------------------
 
 
-def test_a_release_whose_answer_is_lost_is_recognised(world: World) -> None:
+def test_a_release_whose_response_is_lost_is_recognised(world: World) -> None:
     """The record has the owner of this call."""
     world.plant()
     world.script.next("take", lost_after)
@@ -183,7 +183,7 @@ def test_a_release_whose_answer_is_lost_is_recognised(world: World) -> None:
 
 
 def test_a_release_that_is_lost_is_sent_again(world: World) -> None:
-    """The record is read, and is as it was."""
+    """The record is read back and is unchanged."""
     world.plant()
     world.script.next("take", lost_before)
     assert broken(world, held(world))
@@ -191,8 +191,8 @@ def test_a_release_that_is_lost_is_sent_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_a_release_that_lands_late_is_met_by_the_next(tells: bool) -> None:
-    """The second request fails, because the first one landed."""
+def test_a_late_release_conflicts_with_the_next(tells: bool) -> None:
+    """The second request fails because the first one was applied."""
     world = World(tells=tells)
     world.plant()
     late = Delayed()
@@ -202,7 +202,7 @@ def test_a_release_that_lands_late_is_met_by_the_next(tells: bool) -> None:
 
 
 @pytest.mark.parametrize("then", [lost_before, raising(Unavailable("down"))])
-def test_a_release_that_may_have_landed_is_unknown(world: World, then: object) -> None:
+def test_a_release_that_may_have_been_applied_is_unknown(world: World, then: object) -> None:
     """Every request was lost, or a later one could not be sent."""
     world.plant()
     world.script.next("take", lost_before, then, then)  # type: ignore[arg-type]
@@ -211,7 +211,7 @@ def test_a_release_that_may_have_landed_is_unknown(world: World, then: object) -
 
 
 def test_a_release_that_cannot_be_read_back_is_unknown(world: World) -> None:
-    """The request may have landed."""
+    """The request may have been applied."""
     world.plant(timeout=100)
     lease = held(world)
     world.clock.advance(1)
@@ -221,8 +221,8 @@ def test_a_release_that_cannot_be_read_back_is_unknown(world: World) -> None:
         broken(world, lease)
 
 
-def test_a_table_that_cannot_be_asked_leaves_the_lease_as_it_is(world: World) -> None:
-    """Its own error comes out: nothing was sent, or nothing happened."""
+def test_an_unavailable_table_leaves_the_lease_unchanged(world: World) -> None:
+    """The table's own error is raised: no request was sent, or it had no effect."""
     planted = world.plant()
     world.script.next("read", raising(Unavailable("down")))
     with pytest.raises(Unavailable, match="down"):
@@ -249,7 +249,7 @@ def leases(tmp_path: Path) -> Iterator[Table]:
 
 
 def test_the_next_writer_of_a_local_store_does_not_wait(tmp_path: Path, leases: Table) -> None:
-    """Before, it gives up at once; after, it writes at once."""
+    """Before the break it fails at once, and afterwards it writes at once."""
     clock = ManualClock()
     settings = SqliteCommit(f"{tmp_path}/leases.db", max_wait=0)
     with commitlog.connect(str(tmp_path / "lake"), commit=settings) as store:

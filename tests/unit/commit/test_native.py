@@ -1,4 +1,4 @@
-"""Conditions that the store enforces, over a store whose answers get lost."""
+"""Conditions that the store enforces, over a store that loses responses."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from support.commit import World, after, lost_after, lost_before, proven, raisin
 
 @pytest.fixture
 def world() -> World:
-    """A store that was proven to enforce every condition."""
+    """A store that is proven to enforce every condition."""
     return World(mode="native", ignores=False, probe_report=proven(*Kind))
 
 
 def theirs(world: World, path: str = "a") -> str:
-    """Another writer's object; returns its etag."""
+    """Write another writer's object; return its etag."""
     return world.objects.put(path, b"theirs", metadata={NONCE: "their word"}).etag
 
 
 def test_a_create_is_one_round_trip(world: World) -> None:
-    """One request, with its condition; nothing is read back."""
+    """One request with its condition is sent, and nothing is read back."""
     world.client.put_if_absent("a", b"mine")
     assert world.script.log == ["put"]
     assert world.script.sent("put")[0]["condition"] == IfAbsent()
 
 
 def test_an_etag_is_sent_in_quotes(world: World) -> None:
-    """However the caller spelt it."""
+    """The caller may omit the quotes."""
     etag = theirs(world)
     world.client.put_if_match("a", b"mine", etag=etag.strip('"'))
     assert world.script.sent("put")[0]["condition"] == IfMatch(etag)
 
 
-def test_a_refusal_is_believed_if_what_is_there_is_not_mine(world: World) -> None:
-    """Of a put, one look at the object tells; a deletion has nothing to be told by."""
+def test_a_refusal_is_accepted_if_the_object_is_not_ours(world: World) -> None:
+    """After a refused put, one HEAD decides. A deletion leaves nothing to look at."""
     theirs(world)
     with pytest.raises(AlreadyExists):
         world.client.put_if_absent("a", b"mine")
@@ -59,31 +59,31 @@ def test_a_refusal_is_believed_if_what_is_there_is_not_mine(world: World) -> Non
     assert world.script.log == ["put", "head", "put", "head", "delete"]
 
 
-def test_a_put_that_was_repeated_on_the_way_is_recognised(world: World) -> None:
-    """The second one met the first, and its refusal came back; the object bears the nonce."""
+def test_a_put_that_the_network_repeats_is_recognised(world: World) -> None:
+    """The repetition conflicts with the first request and is refused, but the object has our nonce."""
     world.script.next("put", repeated, repeated)
     etag = world.client.put_if_absent("a", b"one").etag
     assert etag == world.objects.head("a").etag
     assert world.client.put_if_match("a", b"two", etag=etag).etag == world.objects.head("a").etag
 
 
-def test_a_publication_that_was_repeated_on_the_way_is_recognised(world: World) -> None:
-    """The second one found no upload any more, and the object bears the nonce."""
+def test_a_publication_that_the_network_repeats_is_recognised(world: World) -> None:
+    """The repetition finds no upload, but the object has our nonce."""
     world.script.next("publish", repeated)
     staged = world.objects.stage("a", b"mine")
     assert world.client.publish_if_absent(staged).etag == world.objects.head("a").etag
 
 
-def test_a_refusal_that_cannot_be_looked_into_leaves_the_outcome_unknown(world: World) -> None:
-    """It may be the answer to a repetition."""
+def test_a_refusal_without_a_head_leaves_the_outcome_unknown(world: World) -> None:
+    """It may be the response to a repeated request."""
     theirs(world)
     world.script.next("head", raising(Unavailable("down")))
     with pytest.raises(OutcomeUnknown, match=r"already.*down"):
         world.client.put_if_absent("a", b"mine")
 
 
-def test_my_own_success_is_recognised_behind_a_refusal(world: World) -> None:
-    """The retry of a put that had landed is refused; the object bears my nonce."""
+def test_a_refused_retry_of_an_applied_put_is_a_success(world: World) -> None:
+    """The retry is refused, but the object has our nonce."""
     world.script.next("put", lost_after)
     result = world.client.put_if_absent("a", b"mine")
     assert result.etag == world.objects.head("a").etag
@@ -91,7 +91,7 @@ def test_my_own_success_is_recognised_behind_a_refusal(world: World) -> None:
 
 
 def test_all_attempts_carry_one_nonce(world: World) -> None:
-    """So any of them is recognised."""
+    """So each of them can be recognised."""
     world.script.next("put", lost_before, raising(Conflict("busy")))
     world.client.put_if_absent("a", b"mine")
     nonces = {sent["metadata"][NONCE] for sent in world.script.sent("put")}
@@ -99,46 +99,46 @@ def test_all_attempts_carry_one_nonce(world: World) -> None:
     assert nonces == {world.objects.head("a").nonce}
 
 
-def test_a_conflict_does_not_mean_that_there_is_an_object(world: World) -> None:
-    """409 says try again."""
+def test_a_conflict_is_retried(world: World) -> None:
+    """A 409 does not mean that the object exists."""
     world.script.next("put", raising(Conflict("409")), raising(Conflict("409")))
     assert world.client.put_if_absent("a", b"mine")
 
 
 @pytest.mark.parametrize("error", [Conflict("409"), Unavailable("503")])
 def test_retries_have_an_end(world: World, error: Exception) -> None:
-    """The last failure comes out; nothing happened."""
+    """The last error is raised, and nothing was written."""
     world.script.next("put", *[raising(error)] * 5)
     with pytest.raises(type(error)):
         world.client.put_if_absent("a", b"mine")
     assert world.script.log == ["put"] * 5
 
 
-def test_an_object_over_mine_leaves_the_outcome_unknown(world: World) -> None:
-    """Mine may have landed, and been replaced since."""
+def test_an_object_that_may_have_replaced_ours_leaves_the_outcome_unknown(world: World) -> None:
+    """Our object may have been written and then replaced."""
     etag = theirs(world)
     world.script.next("put", lost_before, after(lambda: theirs(world)))
     with pytest.raises(OutcomeUnknown, match="word-0"):
         world.client.put_if_match("a", b"mine", etag=etag)
 
 
-def test_an_object_that_is_gone_again_leaves_the_outcome_unknown(world: World) -> None:
-    """The refusal told of an object that was perhaps mine."""
+def test_a_deleted_object_leaves_the_outcome_unknown(world: World) -> None:
+    """The refusal was caused by an object that may have been ours."""
     world.script.next("put", lost_before, after(lambda: theirs(world)))
     world.script.next("head", after(lambda: world.objects.delete("a")))
     with pytest.raises(OutcomeUnknown):
         world.client.put_if_absent("a", b"mine")
 
 
-def test_a_denial_after_a_lost_answer_leaves_the_outcome_unknown(world: World) -> None:
-    """The first attempt may have landed before the permission went."""
+def test_a_denial_after_a_lost_response_leaves_the_outcome_unknown(world: World) -> None:
+    """The first attempt may have been applied before the permission was removed."""
     world.script.next("put", lost_before, raising(AccessDenied("no")))
     with pytest.raises(OutcomeUnknown):
         world.client.put_if_absent("a", b"mine")
 
 
-def test_a_store_that_stays_silent_leaves_the_outcome_unknown(world: World) -> None:
-    """Also when it cannot be read back."""
+def test_a_store_that_never_responds_leaves_the_outcome_unknown(world: World) -> None:
+    """This holds with and without a HEAD afterwards."""
     world.script.next("put", *[lost_before] * 5)
     with pytest.raises(OutcomeUnknown):
         world.client.put_if_absent("a", b"mine")
@@ -148,14 +148,14 @@ def test_a_store_that_stays_silent_leaves_the_outcome_unknown(world: World) -> N
         world.client.put_if_absent("b", b"mine")
 
 
-def test_the_last_silent_attempt_is_read_back(world: World) -> None:
-    """It may have landed."""
+def test_the_last_attempt_without_a_response_is_read_back(world: World) -> None:
+    """It may have been applied."""
     world.script.next("put", *[lost_before] * 4, lost_after)
     assert world.client.put_if_absent("a", b"mine").etag == world.objects.head("a").etag
 
 
-def test_a_copy_is_retried_while_its_target_is_absent(world: World) -> None:
-    """The store refuses the second one if the first landed."""
+def test_a_copy_is_retried_while_its_target_is_missing(world: World) -> None:
+    """The store refuses the second copy if the first was applied."""
     world.objects.put("source", b"x")
     world.script.next("copy", lost_before)
     world.client.copy_if_absent("source", "a")
@@ -163,7 +163,7 @@ def test_a_copy_is_retried_while_its_target_is_absent(world: World) -> None:
 
 
 def test_a_copy_that_finds_its_target_leaves_the_outcome_unknown(world: World) -> None:
-    """A copy has no nonce of its own: the target may be mine or another's copy of the same source."""
+    """A copy has no nonce, so another client may have made the target from the same source."""
     world.objects.put("source", b"x")
     world.script.next("copy", lost_after)
     with pytest.raises(OutcomeUnknown):
@@ -171,16 +171,16 @@ def test_a_copy_that_finds_its_target_leaves_the_outcome_unknown(world: World) -
 
 
 def test_a_copy_without_source_is_refused(world: World) -> None:
-    """Nothing happened."""
+    """Nothing was written."""
     with pytest.raises(NotFound):
         world.client.copy_if_absent("source", "a")
 
 
 @pytest.mark.parametrize(("fate", "expected"), [(lost_before, None), (lost_after, OutcomeUnknown)])
-def test_a_deletion_is_retried_while_the_object_is_there(
+def test_a_deletion_is_retried_while_the_object_exists(
     world: World, fate: Any, expected: type[Exception] | None
 ) -> None:
-    """If it is gone, it may have been mine or another's deletion."""
+    """If the object is missing, another client may have deleted it."""
     etag = theirs(world)
     world.script.next("delete", fate)
     if expected is None:
@@ -192,14 +192,14 @@ def test_a_deletion_is_retried_while_the_object_is_there(
 
 
 def test_publishing_is_idempotent(world: World) -> None:
-    """Whoever published it, and whether or not the answer was lost, the object bears the nonce."""
+    """The object has the nonce of the upload, for any publisher and even after a lost response."""
     staged = world.objects.stage("a", b"mine")
     world.script.next("publish", lost_after)
     first = world.client.publish_if_absent(staged)
     assert world.client.publish_if_absent(staged) == first
 
 
-def test_publishing_over_another_s_object_is_refused(world: World) -> None:
+def test_publishing_over_an_existing_object_is_refused(world: World) -> None:
     """The upload stays staged."""
     staged = world.objects.stage("a", b"mine")
     theirs(world)
@@ -210,7 +210,7 @@ def test_publishing_over_another_s_object_is_refused(world: World) -> None:
 
 @pytest.mark.parametrize("call", ["put", "publish"])
 def test_a_missing_bucket_is_reported_as_such(world: World, call: str) -> None:
-    """A look at the object could not tell the missing bucket from a missing object."""
+    """A HEAD could not distinguish it from a missing object."""
     staged = world.objects.stage("a", b"mine")
     client = world.client
     send = {
@@ -223,8 +223,8 @@ def test_a_missing_bucket_is_reported_as_such(world: World, call: str) -> None:
     assert world.script.log == [call]
 
 
-def test_a_missing_bucket_after_a_lost_answer_leaves_the_outcome_unknown(world: World) -> None:
-    """The first request may have landed, for instance if the second went to another endpoint."""
+def test_a_missing_bucket_after_a_lost_response_leaves_the_outcome_unknown(world: World) -> None:
+    """The first request may have been applied, for instance if the second went to another endpoint."""
     world.script.next("put", lost_before, raising(BucketNotFound("no such bucket")))
     with pytest.raises(OutcomeUnknown, match="no such bucket"):
         world.client.put_if_absent("a", b"mine")
@@ -232,20 +232,20 @@ def test_a_missing_bucket_after_a_lost_answer_leaves_the_outcome_unknown(world: 
     assert world.client.put_if_absent("b", b"mine").etag == world.objects.head("b").etag
 
 
-def test_publishing_what_is_not_staged_is_refused(world: World) -> None:
-    """It was aborted, and its object is not there."""
+def test_publishing_an_aborted_upload_is_refused(world: World) -> None:
+    """The upload was aborted, and its object does not exist."""
     staged = world.objects.stage("a", b"mine")
     world.objects.abort(staged)
     with pytest.raises(NotFound):
         world.client.publish_if_absent(staged)
 
 
-# S3 tells whoever gets a 409 for the completion of an upload to begin the upload anew. It does not say
-# whether it has dropped the old one by then.
+# After a 409 for the completion of an upload, S3 tells the client to start the upload again. It does not
+# say whether it has dropped the old upload.
 
 
 def drop_uploads(world: World) -> None:
-    """What S3 may do with an upload when it answers 409."""
+    """Drop all uploads, as S3 may do when it answers 409."""
     for upload in list(world.objects.list_staged()):
         world.objects.abort(upload)
 
@@ -254,7 +254,7 @@ LARGE = bytes(STAGE_ABOVE + 1)
 
 
 def test_an_upload_that_outlives_a_conflict_is_published(world: World) -> None:
-    """It is uploaded once, and completed when the rival is out of the way."""
+    """It is uploaded once, and completed after the conflict."""
     world.script.next("publish", raising(Conflict("409")))
     world.client.put_if_absent("a", LARGE)
     assert world.script.log == ["head", "stage", "publish", "publish"]
@@ -262,8 +262,8 @@ def test_an_upload_that_outlives_a_conflict_is_published(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", ["native", "lease"])
-def test_an_upload_that_goes_with_a_conflict_is_a_conflict(mode: str) -> None:
-    """Nothing was written, and nobody is in the way: the caller may write it again."""
+def test_an_upload_that_a_conflict_drops_is_a_conflict(mode: str) -> None:
+    """Nothing was written, and the condition still holds, so the caller may write again."""
     world = World(mode=mode, ignores=False, probe_report=proven(*Kind))
     conflict = after(lambda: drop_uploads(world), raising(Conflict("409")))
     world.script.next("publish", conflict)
@@ -277,8 +277,8 @@ def test_an_upload_that_goes_with_a_conflict_is_a_conflict(mode: str) -> None:
     assert world.client.put_if_match("a", LARGE, etag=etag)
 
 
-def test_a_rival_that_made_the_conflict_is_named(world: World) -> None:
-    """If the object is the rival's by then, the condition does not hold."""
+def test_a_conflict_with_a_successful_rival_is_a_failed_condition(world: World) -> None:
+    """The rival has written the object, so the condition does not hold."""
 
     def rival() -> None:
         theirs(world)
@@ -296,24 +296,24 @@ def test_a_rival_that_made_the_conflict_is_named(world: World) -> None:
         world.client.put_if_match("b", LARGE, etag=etag)
 
 
-def test_a_lost_answer_before_the_upload_went_leaves_the_outcome_unknown(world: World) -> None:
-    """It may be gone because it was published, and its object removed since."""
+def test_a_dropped_upload_after_a_lost_response_leaves_the_outcome_unknown(world: World) -> None:
+    """The upload may have been published, and its object removed afterwards."""
     gone = after(lambda: drop_uploads(world), raising(Conflict("409")))
     world.script.next("publish", lost_before, gone)
     with pytest.raises(OutcomeUnknown):
         world.client.put_if_absent("a", LARGE)
 
 
-def test_an_upload_of_the_caller_s_that_goes_with_a_conflict_is_missing(world: World) -> None:
-    """Who staged it has to stage it again."""
+def test_a_caller_s_upload_that_a_conflict_drops_is_not_found(world: World) -> None:
+    """The caller has to stage it again."""
     staged = world.objects.stage("a", b"mine")
     world.script.next("publish", after(lambda: drop_uploads(world), raising(Conflict("409"))))
     with pytest.raises(NotFound):
         world.client.publish_if_absent(staged)
 
 
-def test_an_upload_is_not_called_missing_unless_its_object_was_looked_for(world: World) -> None:
-    """It may have been published before, which is a success."""
+def test_a_missing_upload_is_reported_only_after_a_head(world: World) -> None:
+    """It may already have been published, which is a success."""
     staged = world.objects.stage("a", b"mine")
     world.client.publish_if_absent(staged)
     world.script.next("head", raising(Unavailable("down")))

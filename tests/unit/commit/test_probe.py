@@ -1,4 +1,4 @@
-"""What the probe finds out about stores that do right, and about those that do not."""
+"""The findings of the probe about correct stores, and about incorrect ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONDITIONS = [kind for kind in Kind if kind is not Kind.FENCE]
 
 
 class Racy(ScriptedStore):
-    """Honours each condition alone; of the racers for every third path, all win."""
+    """Honours each condition alone, but lets all racers win on every third path."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore(), Script(), ignores=False)
@@ -43,7 +43,7 @@ class Racy(ScriptedStore):
 
 
 def test_a_store_that_enforces_everything_is_proven() -> None:
-    """And nothing of the probe remains."""
+    """No object of the probe remains."""
     store = MemoryStore()
     with ThreadPoolExecutor(RACERS) as executor:
         probe_report = probe(store, executor=executor)
@@ -53,8 +53,8 @@ def test_a_store_that_enforces_everything_is_proven() -> None:
     assert not list(store.list()) and not list(store.list_staged())
 
 
-def test_a_store_that_ignores_conditions_is_found_out() -> None:
-    """It answers as if all were well; what it did tells."""
+def test_a_store_that_ignores_conditions_is_detected() -> None:
+    """It reports success, but its effects show the defect."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=True)
     probe_report = probe(store, executor=SERIAL)
     assert not any(probe_report.proves(kind) for kind in CONDITIONS)
@@ -63,7 +63,7 @@ def test_a_store_that_ignores_conditions_is_found_out() -> None:
     assert not list(store.list())
 
 
-def test_a_race_that_several_win_is_found_out() -> None:
+def test_a_race_with_several_winners_is_detected() -> None:
     """Such a store honours each condition alone."""
     probe_report = probe(Racy(), kinds=[Kind.PUBLISH_IF_ABSENT], executor=SERIAL)
     assert [(row.check, row.ok) for row in probe_report.rows] == [
@@ -75,8 +75,8 @@ def test_a_race_that_several_win_is_found_out() -> None:
     assert not probe_report.proves(Kind.PUBLISH_IF_ABSENT)
 
 
-def test_a_winner_whose_object_was_overwritten_is_found_out() -> None:
-    """One was told that it won, but what is there is another's."""
+def test_a_winner_whose_object_was_overwritten_is_detected() -> None:
+    """One request was successful, but the object is from another request."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=True)
 
     def conflicts(perform: Any) -> Any:
@@ -89,8 +89,8 @@ def test_a_winner_whose_object_was_overwritten_is_found_out() -> None:
     assert [row.ok for row in probe_report.rows] == [True, True, False]
 
 
-def test_a_race_that_is_never_won_proves_nothing() -> None:
-    """Where each of the racers gets a conflict, no request would ever have its way."""
+def test_a_race_without_a_winner_proves_nothing() -> None:
+    """If every racer gets a conflict, no request could ever succeed."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=True)
     warm_up = [None, None, raising(_exists())]
     store.script.next("put", *(warm_up + [raising(Conflict("busy"))] * RACERS * 6) * 3)
@@ -105,8 +105,8 @@ def _exists() -> Exception:
     return AlreadyExists("there")
 
 
-def test_a_store_that_lies_is_found_out() -> None:
-    """What counts is the object, whatever the answer was."""
+def test_a_store_with_wrong_responses_is_detected() -> None:
+    """The object counts, not the response."""
 
     def refused_but_done(perform: Any) -> Any:
         perform()
@@ -139,10 +139,11 @@ def test_without_a_race_nothing_is_proven() -> None:
 @pytest.mark.parametrize(
     "error", [NotSupported("501"), OutcomeUnknown("500"), Conflict("409")], ids=lambda e: str(e)
 )
-def test_odd_answers_are_findings(error: Exception) -> None:
-    """They are put down, and prove nothing, if they are given whenever it is tried."""
+def test_unexpected_responses_are_findings(error: Exception) -> None:
+    """They are recorded and prove nothing, if every attempt gets them."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
-    # What could be the network's doing is tried three times: two conditional puts and one plain each.
+    # An error that may come from the network is tried three times: two conditional puts and a plain one
+    # each.
     store.script.next("put", *[raising(error), None, None] * 3)
     probe_report = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=SERIAL)
     assert probe_report.rows[0].got == type(error).__name__
@@ -155,15 +156,15 @@ def test_odd_answers_are_findings(error: Exception) -> None:
     [(Conflict("409"), 0), *((OutcomeUnknown("lost"), before) for before in range(4))],
     ids=str,
 )
-def test_one_lost_answer_is_no_finding(error: Exception, before: int) -> None:
-    """It was the network's doing, be it of a request with a condition or without: it is tried again."""
+def test_one_lost_response_is_no_finding(error: Exception, before: int) -> None:
+    """The network may have lost it, with or without a condition, so the check is repeated."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
     store.script.next("put", *[None] * before, raising(error))
     assert probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=SERIAL).proves(Kind.PUT_IF_ABSENT)
 
 
-def test_lost_answers_of_a_probe_leave_nothing_unknown() -> None:
-    """What is unknown is a scratch object: the caller's own write has not begun."""
+def test_lost_responses_of_a_probe_are_not_an_unknown_outcome() -> None:
+    """Only a scratch object is in doubt. The caller's own write has not started."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
     store.script.next("put", *[None, raising(OutcomeUnknown("lost"))] * 3)
     with pytest.raises(Unavailable, match="could not be probed"):
@@ -171,7 +172,7 @@ def test_lost_answers_of_a_probe_leave_nothing_unknown() -> None:
 
 
 def test_a_denial_is_no_finding() -> None:
-    """Nothing was measured, so there is no verdict; the scratch objects are removed."""
+    """Nothing was measured, so there is no report. The scratch objects are removed."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
     store.script.next("put", None, None, raising(AccessDenied("no")))
     with pytest.raises(AccessDenied):
@@ -179,22 +180,22 @@ def test_a_denial_is_no_finding() -> None:
     assert not list(store.list())
 
 
-def test_what_the_client_cannot_ask_for_is_not_tried() -> None:
-    """Without expiries in requests, that is all there is to say."""
+def test_an_expiry_that_the_client_cannot_send_is_not_probed() -> None:
+    """The report says that the client cannot send expiries."""
     store = ScriptedStore(MemoryStore(), Script(), request_expiry=False)
     (row,) = probe(store, kinds=[Kind.FENCE]).rows
     assert not row.ok and "cannot" in row.got
     assert "put" not in store.script.log
 
 
-def test_kinds_are_those_that_are_measured() -> None:
-    """A conditional copy over an object is offered by no method here."""
+def test_only_measured_conditions_have_a_kind() -> None:
+    """No method here offers a conditional copy over an existing object."""
     assert Kind.of(Operation.PUT, IfAbsent()) is Kind.PUT_IF_ABSENT
     assert Kind.of(Operation.DELETE, IfAbsent()) is None
 
 
-def test_a_verdict_survives_being_kept() -> None:
-    """`connect(verdict=…)` takes what ``commitlog probe --json`` printed."""
+def test_a_probe_report_round_trips() -> None:
+    """`connect(probe_report=…)` takes the output of ``commitlog probe --json``."""
     probe_report = probe(MemoryStore(), kinds=[Kind.PUT_IF_ABSENT, Kind.FENCE], executor=SERIAL)
     again = ProbeReport.from_json(probe_report.to_json())
     assert again == probe_report
@@ -210,8 +211,8 @@ def test_a_verdict_survives_being_kept() -> None:
         (f'{{"format": {FORMAT + 1}, "url": "s3://b", "rows": []}}', FormatTooNew),
     ],
 )
-def test_what_is_no_verdict_is_refused(text: str, error: type[Exception]) -> None:
-    """So is one in a newer format."""
+def test_other_texts_than_probe_reports_are_refused(text: str, error: type[Exception]) -> None:
+    """A report in a newer format is refused, too."""
     with pytest.raises(error):
         ProbeReport.from_json(text)
 
@@ -225,13 +226,13 @@ def test_what_is_no_verdict_is_refused(text: str, error: type[Exception]) -> Non
         ("juicefs", set(CONDITIONS)),
     ],
 )
-def test_real_servers_are_seen_through(
+def test_the_defects_of_real_servers_are_detected(
     server: str, missing: set[Kind], request: pytest.FixtureRequest
 ) -> None:
     """One ignores the condition of a copy, one lets several publishers win, one ignores everything."""
     running = request.getfixturevalue(server)
     store = open_store(f"s3://{running.new_bucket()}/below", **running.options)
-    # SeaweedFS takes a second for each contended put: there, what it is known to fail at, and another.
+    # SeaweedFS takes a second for each contended put, so probe its known failures and one other kind.
     kinds = [Kind.DELETE_IF_MATCH, *missing] if server == "seaweedfs" else CONDITIONS
     with ThreadPoolExecutor(RACERS) as executor:
         probe_report = probe(store, kinds=kinds, executor=executor)

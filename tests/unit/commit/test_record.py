@@ -26,27 +26,27 @@ records = st.builds(
 
 
 @given(records)
-def test_a_record_survives_its_item(record: LeaseRecord) -> None:
-    """What is written is what is read."""
+def test_a_record_round_trips(record: LeaseRecord) -> None:
+    """An item has all fields of its record."""
     assert LeaseRecord.from_item(record.to_item()) == record
 
 
 @given(records)
-def test_an_item_has_strings_and_numbers_alone(record: LeaseRecord) -> None:
-    """``object_store`` refuses items with anything else in them."""
+def test_an_item_has_only_strings_and_numbers(record: LeaseRecord) -> None:
+    """``object_store`` refuses items with values of other types."""
     assert {type(value) for value in record.to_item().values()} <= {str, int}
     assert LEASE_SCHEMA.key_of(record.to_item()) == record.key
 
 
 def test_a_record_of_object_store_has_no_owner() -> None:
-    """An item as that client writes it is read, and written back without anything added."""
+    """An item of that client is read, and written back without additional attributes."""
     record = LeaseRecord.from_item(FOREIGN)
     assert record.owner is None
     assert record.to_item() == FOREIGN
 
 
 def test_unknown_attributes_are_ignored() -> None:
-    """A later version may add to the record."""
+    """A later version may add attributes to the record."""
     assert LeaseRecord.from_item({**FOREIGN, "note": b"new"}) == LeaseRecord.from_item(FOREIGN)
 
 
@@ -64,22 +64,24 @@ def test_unknown_attributes_are_ignored() -> None:
     ],
 )
 def test_a_damaged_item_is_refused(damage: dict[str, Any]) -> None:
-    """An item that cannot be a lease is named as corrupt, with its key."""
+    """An item that cannot be a lease is reported as corrupt, with its key."""
     item = {name: value for name, value in {**FOREIGN, **damage}.items() if value is not None}
     with pytest.raises(CorruptRecord, match="dir/key"):
         LeaseRecord.from_item(item)
 
 
 @given(records, records)
-def test_only_the_very_record_is_unchanged(record: LeaseRecord, other: LeaseRecord) -> None:
-    """The condition to take a record over tells it from any that others may have put in its place."""
+def test_the_condition_for_an_unchanged_record_matches_no_other(
+    record: LeaseRecord, other: LeaseRecord
+) -> None:
+    """The condition of a takeover fails for any other record under the same key."""
     same = (record.generation, record.owner, record.ttl) == (other.generation, other.owner, other.ttl)
     assert record.unchanged().holds(record.to_item())
     assert record.unchanged().holds(other.to_item()) is same
 
 
-def test_a_generation_that_started_again_is_another_record() -> None:
-    """A record that TTL removed and another client made anew is not taken for the old one."""
+def test_a_restarted_generation_is_another_record() -> None:
+    """A record that TTL removed and another client created again is not confused with the old one."""
     record = LeaseRecord.from_item(FOREIGN)
     assert not record.unchanged().holds({**FOREIGN, "ttl": FOREIGN["ttl"] + 3600})
     assert not record.unchanged().holds({**FOREIGN, "owner": "somebody"})

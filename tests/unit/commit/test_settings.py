@@ -16,7 +16,7 @@ names = st.from_regex(r"[A-Za-z0-9_.-]{3,40}", fullmatch=True)
 
 
 def test_defaults_are_those_of_object_store() -> None:
-    """Twenty seconds, a skew of three, an hour, a tenth of a second."""
+    """Twenty seconds, a skew rate of three, an hour, a tenth of a second."""
     settings = DynamoCommit("commits")
     assert (settings.timeout, settings.max_clock_skew_rate) == (20.0, 3.0)
     assert (settings.ttl, settings.test_interval) == (3600.0, 0.1)
@@ -40,19 +40,19 @@ def test_defaults_are_those_of_object_store() -> None:
     ],
 )
 def test_settings_that_break_the_protocol_are_refused(wrong: dict[str, Any]) -> None:
-    """No settings exist under which records are dropped too early, or leases too short to use."""
+    """They would drop records too early, or make leases too short to use."""
     with pytest.raises(ConfigurationError):
         LeaseSettings(**wrong)
 
 
-def test_a_ttl_of_twice_the_longest_wait_will_do() -> None:
+def test_a_ttl_of_twice_the_longest_wait_is_allowed() -> None:
     """The bound itself is allowed."""
     assert LeaseSettings(ttl=120.0).ttl == 120.0
 
 
 @given(names, st.none() | st.integers(3000, 10**7))
-@example("commits", 4035)  # 4.035 * 1000 is just below
-def test_object_stores_spelling_is_understood(name: str, timeout_ms: int | None) -> None:
+@example("commits", 4035)  # 4.035 * 1000 is slightly below 4035
+def test_the_spelling_of_object_store_is_parsed(name: str, timeout_ms: int | None) -> None:
     """``dynamo:TABLE`` and ``dynamo:TABLE:TIMEOUT_MS`` give the table and the timeout."""
     settings = parse_dynamo(f"dynamo:{name}" + ("" if timeout_ms is None else f":{timeout_ms}"))
     assert settings.table == name
@@ -61,7 +61,7 @@ def test_object_stores_spelling_is_understood(name: str, timeout_ms: int | None)
 
 @given(st.text(max_size=30))
 def test_any_other_text_is_refused_as_configuration(text: str) -> None:
-    """Whatever is given, the answer is settings or a `ConfigurationError`."""
+    """Any text gives settings or a `ConfigurationError`."""
     with contextlib.suppress(ConfigurationError):
         assert parse_dynamo(text).table
 
@@ -82,13 +82,13 @@ def test_any_other_text_is_refused_as_configuration(text: str) -> None:
     ],
 )
 def test_misspellings_are_refused(text: str) -> None:
-    """A missing name, a timeout that is none, or too much."""
+    """A missing name, an invalid timeout, or additional text is refused."""
     with pytest.raises(ConfigurationError):
         parse_dynamo(text)
 
 
 def test_a_repr_shows_no_secret() -> None:
-    """Credentials are left out of what may end up in a log."""
+    """Credentials are left out, because the text may end up in a log."""
     settings = DynamoCommit(
         "commits", access_key_id="AKIA1", secret_access_key="hush", session_token="token9"
     )

@@ -1,4 +1,4 @@
-"""The envelope of stored records: what was written is read, and nothing else."""
+"""The envelope of stored records: encoding and decoding, and refusal of all other data."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def read(data: bytes) -> Document:
 
 
 @given(bodies)
-def test_what_is_encoded_is_decoded(body: dict[str, Any]) -> None:
+def test_records_round_trip(body: dict[str, Any]) -> None:
     """Every JSON object makes the round trip."""
     assert read(encode(Document("note", body))) == Document("note", body)
 
 
 @given(bodies)
-def test_a_record_is_spelt_in_one_way_and_read_in_any(body: dict[str, Any]) -> None:
-    """It is canonical JSON, the checksum a field like others; blanks make no other record."""
+def test_a_record_is_written_canonically_and_read_in_any_layout(body: dict[str, Any]) -> None:
+    """It is canonical JSON, with the checksum as a field. Whitespace does not change a record."""
     encoded = encode(Document("note", body))
     fields = json.loads(encoded)
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -56,8 +56,8 @@ def test_a_record_is_spelt_in_one_way_and_read_in_any(body: dict[str, Any]) -> N
 
 
 @given(bodies, st.data())
-def test_a_record_that_is_cut_short_is_corrupt(body: dict[str, Any], data: st.DataObject) -> None:
-    """No beginning of a record is a record."""
+def test_a_truncated_record_is_corrupt(body: dict[str, Any], data: st.DataObject) -> None:
+    """No prefix of a record is a record."""
     encoded = encode(Document("note", body))
     length = data.draw(st.integers(0, len(encoded) - 1))
     with pytest.raises(CorruptRecord):
@@ -65,8 +65,8 @@ def test_a_record_that_is_cut_short_is_corrupt(body: dict[str, Any], data: st.Da
 
 
 @given(bodies, st.data())
-def test_an_altered_byte_never_changes_what_is_read(body: dict[str, Any], data: st.DataObject) -> None:
-    """A record with a flipped byte is refused with a typed error, or still says the same."""
+def test_an_altered_byte_never_changes_the_content(body: dict[str, Any], data: st.DataObject) -> None:
+    """A record with a changed byte is refused with a typed error, or has the same content."""
     encoded = bytearray(encode(Document("note", body)))
     at = data.draw(st.integers(0, len(encoded) - 1))
     encoded[at] ^= data.draw(st.integers(1, 255))
@@ -78,29 +78,29 @@ def test_an_altered_byte_never_changes_what_is_read(body: dict[str, Any], data: 
 
 
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
-def test_what_is_no_record_is_corrupt(data: bytes) -> None:
+def test_other_data_is_corrupt(data: bytes) -> None:
     """Arbitrary bytes and arbitrary JSON are refused with `CorruptRecord`."""
     with pytest.raises(CorruptRecord):
         read(data)
 
 
 @given(bodies, st.integers(FORMAT + 1))
-def test_a_newer_format_says_so(body: dict[str, Any], version: int) -> None:
-    """A record of a newer format is refused as such, whatever else is in it."""
+def test_a_newer_format_is_refused_as_such(body: dict[str, Any], version: int) -> None:
+    """A record of a newer format raises `FormatTooNew`, whatever its other fields are."""
     with pytest.raises(FormatTooNew, match=r"x/1\.json"):
         read(json.dumps({**body, "format": version}).encode())
 
 
 @pytest.mark.parametrize("version", [0, -1, 1.0, True, "1", None])
 def test_a_format_is_a_positive_number(version: object) -> None:
-    """Formats that no library ever wrote are corrupt."""
+    """Formats that no version of the library wrote are corrupt."""
     fields = json.loads(encode(Document("note", {})))
     with pytest.raises(CorruptRecord):
         read(json.dumps({**fields, "format": version}).encode())
 
 
 def test_a_record_of_another_kind_is_corrupt() -> None:
-    """A record that was copied to where another kind belongs is refused."""
+    """A record that was copied to a place of another kind is refused."""
     with pytest.raises(CorruptRecord, match="'memo', not note"):
         read(encode(Document("memo", {})))
 
@@ -111,8 +111,8 @@ def test_two_writers_of_one_record_write_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("body", [{"kind": 1}, {"checksum": 1}, {"format": 1}, {"x": float("nan")}])
-def test_what_cannot_be_stored_is_refused(body: dict[str, Any]) -> None:
-    """Fields of the envelope, and numbers that JSON lacks, are not silently stored."""
+def test_fields_that_cannot_be_stored_are_refused(body: dict[str, Any]) -> None:
+    """This includes fields of the envelope, and numbers that JSON does not have."""
     with pytest.raises(ValueError):
         encode(Document("note", body))
 
@@ -121,6 +121,6 @@ def test_what_cannot_be_stored_is_refused(body: dict[str, Any]) -> None:
     "text", [b'{"format":1,"x":"\\ud800"}', b"[" * 100_000, b'{"format":1,"x":NaN}']
 )
 def test_hostile_json_is_corrupt(text: bytes) -> None:
-    """Lone surrogates, deep nesting and NaN do not get past the decoder as other errors."""
+    """Lone surrogates, deep nesting and NaN raise `CorruptRecord` and no other error."""
     with pytest.raises(CorruptRecord):
         read(text)

@@ -1,4 +1,4 @@
-"""`OperationLog`: pending before anything is done, decided exactly once, never forgotten too early."""
+"""`OperationLog`: entries are pending first, are decided exactly once, and are not removed too early."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ HOUR = 3600.0
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The time, for clients and store."""
+    """The clock of clients and store."""
     return ManualClock()
 
 
 @pytest.fixture
 def store(clock: ManualClock) -> MemoryStore:
-    """Where the log is."""
+    """The store of the log."""
     return MemoryStore(clock=clock)
 
 
@@ -54,12 +54,12 @@ def open_log(store: ObjectStore, clock: ManualClock) -> OperationLog:
 
 @pytest.fixture
 def log(store: MemoryStore, clock: ManualClock) -> OperationLog:
-    """A log of its own."""
+    """A log in the store."""
     return open_log(store, clock)
 
 
 class Outage:
-    """A hook: requests whose path has `part` in it are refused, or lose their answers."""
+    """A hook that refuses requests whose path contains `part`, or loses their responses."""
 
     def __init__(self, part: str, error: Exception, *, applied: bool = False) -> None:
         self.part = part
@@ -74,8 +74,8 @@ class Outage:
         raise self.error
 
 
-def test_a_log_in_no_bucket_is_not_one_of_no_decisions(store: MemoryStore, clock: ManualClock) -> None:
-    """Who asks at the wrong place is told so, and not that the operation is undecided."""
+def test_a_missing_bucket_is_not_an_empty_log(store: MemoryStore, clock: ManualClock) -> None:
+    """A decision in a missing bucket raises an error, and is not reported as undecided."""
 
     class Astray(HookedStore):
         def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
@@ -87,7 +87,7 @@ def test_a_log_in_no_bucket_is_not_one_of_no_decisions(store: MemoryStore, clock
 
 
 def test_compaction_reports_a_missing_bucket(store: MemoryStore, clock: ManualClock) -> None:
-    """It does not take the decisions that it cannot read for removed ones, and removes nothing."""
+    """It does not confuse unreadable decisions with removed ones, and removes nothing."""
 
     class Deaf(HookedStore):
         def delete(self, path: str, **options: object) -> None:
@@ -106,8 +106,8 @@ def test_compaction_reports_a_missing_bucket(store: MemoryStore, clock: ManualCl
     assert [info.path for info in store.list()] == left
 
 
-def test_an_operation_is_pending_while_it_runs_and_committed_after(log: OperationLog) -> None:
-    """The entry is there before the block runs, and is decided once it returned."""
+def test_an_operation_is_pending_while_it_runs_and_committed_afterwards(log: OperationLog) -> None:
+    """The entry is written before the block runs, and is decided after the block returns."""
     with log.run({"do": "rename", "from": "a"}) as operation:
         assert list(log.pending()) == [operation]
         assert log.decision(operation.id) is None
@@ -116,8 +116,8 @@ def test_an_operation_is_pending_while_it_runs_and_committed_after(log: Operatio
     assert (done.id, done.body, done.decision) == (operation.id, operation.body, COMMITTED)
 
 
-def test_a_failed_operation_is_rolled_back_and_its_error_goes_on(log: OperationLog) -> None:
-    """An exception out of the block decides the operation, and is not replaced."""
+def test_a_failed_operation_is_rolled_back_and_its_error_is_raised(log: OperationLog) -> None:
+    """An exception of the block decides the operation and is not replaced."""
     with pytest.raises(KeyError), log.run({}) as operation:
         raise KeyError("x")
     assert log.decision(operation.id) is ROLLED_BACK
@@ -125,8 +125,10 @@ def test_a_failed_operation_is_rolled_back_and_its_error_goes_on(log: OperationL
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("?"), Death(), KeyboardInterrupt()])
-def test_what_nobody_knows_the_outcome_of_stays_pending(log: OperationLog, error: BaseException) -> None:
-    """After `OutcomeUnknown`, or an end that is no `Exception`, nothing is decided."""
+def test_an_operation_with_an_unknown_outcome_stays_pending(
+    log: OperationLog, error: BaseException
+) -> None:
+    """After `OutcomeUnknown`, or an exception that is not an `Exception`, nothing is decided."""
     with pytest.raises(type(error)), log.run({}) as operation:
         raise error
     assert list(log.pending()) == [operation]
@@ -134,13 +136,13 @@ def test_what_nobody_knows_the_outcome_of_stays_pending(log: OperationLog, error
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("?"), AlreadyExists("repeated"), Unavailable("no")])
-def test_an_operation_that_cannot_be_logged_is_not_begun(
+def test_an_operation_that_cannot_be_logged_is_not_started(
     store: MemoryStore, clock: ManualClock, error: Exception
 ) -> None:
-    """If writing the pending entry fails, the block is not entered: surely nothing happened.
+    """If writing the pending entry fails, the block is not entered, so nothing has happened.
 
-    Found by the simulator: `AlreadyExists`, which a request had met that was repeated on its way, came
-    out as if what the operation was to create were there.
+    Found by the simulator: the `AlreadyExists` of a retried request was raised as if the target of the
+    operation existed.
     """
     log = open_log(HookedStore(store, Outage("pending", error)), clock)
     entered = False
@@ -149,10 +151,10 @@ def test_an_operation_that_cannot_be_logged_is_not_begun(
     assert not entered
 
 
-def test_success_that_cannot_be_logged_is_success_all_the_same(
+def test_a_success_that_cannot_be_logged_is_still_a_success(
     store: MemoryStore, clock: ManualClock
 ) -> None:
-    """If writing the decision fails, `run` succeeds and counts a drift; recovery makes up for it."""
+    """If writing the decision fails, `run` succeeds and counts a drift. Recovery writes the decision."""
     log = open_log(HookedStore(store, Outage("decided", Unavailable("no"))), clock)
     with log.run({}) as operation:
         pass
@@ -164,8 +166,8 @@ def test_success_that_cannot_be_logged_is_success_all_the_same(
     assert list(healthy.pending()) == []
 
 
-def test_a_log_that_is_gone_is_a_drift_too(store: MemoryStore, clock: ManualClock) -> None:
-    """It is not mistaken for an operation that a recovery decided long ago."""
+def test_a_missing_bucket_is_counted_as_a_drift(store: MemoryStore, clock: ManualClock) -> None:
+    """It is not confused with an operation that a recovery decided long ago."""
     log = open_log(HookedStore(store, Outage("decided", BucketNotFound("gone"))), clock)
     with log.run({}):
         pass
@@ -176,7 +178,7 @@ def test_a_log_that_is_gone_is_a_drift_too(store: MemoryStore, clock: ManualCloc
 def test_a_decision_that_cannot_be_read_back_has_an_unknown_outcome(
     store: MemoryStore, clock: ManualClock, applied: bool
 ) -> None:
-    """Only what proves that nothing was decided may be raised in its place."""
+    """Only an error that proves that nothing was decided may be raised instead."""
 
     class Mute(HookedStore):
         looks = 0
@@ -200,24 +202,24 @@ def test_a_decision_that_cannot_be_read_back_has_an_unknown_outcome(
     with pytest.raises(OutcomeUnknown):
         open_log(lost, clock).decide(operation, COMMITTED)
     if not applied:
-        # Written, but whether there had been another one could not be looked up.
+        # The decision is written, but an earlier decision could not be ruled out.
         with pytest.raises(OutcomeUnknown, match="decided before"):
             open_log(Mute(store, stall), clock).decide(operation, COMMITTED)
     assert open_log(store, clock).decide(operation, ROLLED_BACK) is COMMITTED
 
 
-def test_a_failure_that_cannot_be_logged_is_still_that_failure(
-    store: MemoryStore, clock: ManualClock
-) -> None:
-    """If writing the rollback fails, the caller hears of the operation's own error."""
+def test_a_failure_that_cannot_be_logged_keeps_its_error(store: MemoryStore, clock: ManualClock) -> None:
+    """If writing the rollback fails, the caller gets the operation's own error."""
     log = open_log(HookedStore(store, Outage("decided", OutcomeUnknown("?"))), clock)
     with pytest.raises(ZeroDivisionError), log.run({}):
         raise ZeroDivisionError
     assert log.drift == 1
 
 
-def test_a_decision_whose_answer_was_lost_is_recognised(store: MemoryStore, clock: ManualClock) -> None:
-    """A lost answer to the decision is no drift, as it can be read back."""
+def test_a_decision_whose_response_was_lost_is_recognised(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """A lost response to the decision is no drift, because the decision can be read back."""
     hook = Outage("decided", OutcomeUnknown("?"), applied=True)
     log = open_log(HookedStore(store, hook), clock)
     with log.run({}) as operation:
@@ -225,8 +227,8 @@ def test_a_decision_whose_answer_was_lost_is_recognised(store: MemoryStore, cloc
     assert (log.drift, log.decision(operation.id)) == (0, COMMITTED)
 
 
-def test_the_loser_learns_what_was_decided(log: OperationLog) -> None:
-    """The first decision stands, whoever asks for another one and how often."""
+def test_the_first_decision_is_returned(log: OperationLog) -> None:
+    """The first decision stands, and later deciders get it."""
     operation = log.begin({})
     assert log.decide(operation, ROLLED_BACK) is ROLLED_BACK
     assert log.decide(operation, COMMITTED) is ROLLED_BACK
@@ -234,7 +236,7 @@ def test_the_loser_learns_what_was_decided(log: OperationLog) -> None:
 
 
 def test_racing_deciders_agree(log: OperationLog) -> None:
-    """Of two who decide differently at the same time, both are told the same."""
+    """Two concurrent deciders with different decisions get the same result."""
     with ThreadPoolExecutor(2) as pool:
         for _ in range(20):
             operation = log.begin({})
@@ -242,16 +244,16 @@ def test_racing_deciders_agree(log: OperationLog) -> None:
             assert told == {log.decision(operation.id)}
 
 
-def test_a_zombie_hears_that_it_was_rolled_back(log: OperationLog) -> None:
-    """A block that returns after a recovery had rolled it back does not pass for a success."""
+def test_a_block_that_ends_after_a_rollback_by_recovery_fails(log: OperationLog) -> None:
+    """A block that returns after a recovery has rolled it back is not reported as a success."""
     with pytest.raises(OutcomeUnknown, match="recovery"), log.run({}):
         log.recover(lambda operation: ROLLED_BACK, older_than=0)
 
 
-def test_recovery_leaves_alone_what_is_young_or_undecidable(
+def test_recovery_leaves_young_and_undecidable_operations_pending(
     log: OperationLog, clock: ManualClock
 ) -> None:
-    """Only operations of the given age are judged, and those without a verdict stay pending."""
+    """Only operations of the given age are judged, and those without a decision stay pending."""
     old = log.begin({"n": "old"})
     clock.advance(1)
     unclear = log.begin({"n": "unclear"})
@@ -268,10 +270,10 @@ def test_recovery_leaves_alone_what_is_young_or_undecidable(
     assert list(log.pending()) == [unclear, young]
 
 
-def test_of_what_is_pending_the_old_and_the_new_can_be_asked_for(
+def test_pending_operations_can_be_filtered_by_age_and_by_known_ids(
     log: OperationLog, clock: ManualClock
 ) -> None:
-    """By the store's clock; what is known is not read again."""
+    """The age is by the store's clock, and known operations are not read again."""
     old, older = log.begin({"n": 1}), log.begin({"n": 2})
     clock.advance(100)
     young = log.begin({"n": 3})
@@ -280,8 +282,8 @@ def test_of_what_is_pending_the_old_and_the_new_can_be_asked_for(
     assert not list(log.pending(older_than=60, known={old.id, older.id}))
 
 
-def test_a_listing_alone_tells_what_is_pending(log: OperationLog, store: MemoryStore) -> None:
-    """The pending entries are the objects under ``pending/``, and nothing else is."""
+def test_a_listing_shows_the_pending_operations(log: OperationLog, store: MemoryStore) -> None:
+    """The pending entries are exactly the objects under ``pending/``."""
     for _ in range(3):
         with log.run({}):
             pass
@@ -289,16 +291,16 @@ def test_a_listing_alone_tells_what_is_pending(log: OperationLog, store: MemoryS
     assert [info.path for info in store.list("log/pending/")] == [f"log/pending/{operation.id}.json"]
 
 
-def test_operations_come_in_the_order_they_were_begun(log: OperationLog, clock: ManualClock) -> None:
-    """History and pending entries are ordered by the time of their beginning."""
+def test_operations_are_ordered_by_their_start(log: OperationLog, clock: ManualClock) -> None:
+    """History and pending entries are ordered by the time of their start."""
     for n in range(5):
         with log.run({"n": n}):
             clock.advance(1)
     assert [operation.body["n"] for operation in log.history()] == list(range(5))
 
 
-def test_compaction_forgets_what_is_old_and_only_that(log: OperationLog, clock: ManualClock) -> None:
-    """Decisions of the given age go; younger ones, and pending operations of any age, stay."""
+def test_compaction_removes_only_old_decisions(log: OperationLog, clock: ManualClock) -> None:
+    """Decisions of the given age are removed. Younger ones, and pending operations of any age, stay."""
     pending = log.begin({})
     with log.run({}):
         pass
@@ -312,8 +314,8 @@ def test_compaction_forgets_what_is_old_and_only_that(log: OperationLog, clock: 
         log.compact(older_than=HOUR - 1)
 
 
-def test_what_is_forgotten_can_be_saved_first(log: OperationLog, clock: ManualClock) -> None:
-    """It is handed over before it goes, with the time of the oldest of all; an error keeps all of it."""
+def test_operations_can_be_saved_before_they_are_removed(log: OperationLog, clock: ManualClock) -> None:
+    """`save` gets them, and the time of the oldest operation. If it raises an error, none is removed."""
     with log.run({"n": 1}) as first:
         pass
     clock.advance(HOUR)
@@ -337,10 +339,10 @@ def test_what_is_forgotten_can_be_saved_first(log: OperationLog, clock: ManualCl
     assert log.compact(save=lambda operations, oldest: pytest.fail("there is nothing")) == 0
 
 
-def test_what_is_saved_is_older_than_all_that_is_pending(
+def test_saved_operations_are_older_than_all_pending_ones(
     log: OperationLog, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """By a quarter of the settle time; decided operations that still seem pending are no hindrance."""
+    """By a quarter of the retention. Decided operations that are listed as pending do not count."""
     with log.run({"n": 1}):
         pass
     clock.advance(HOUR / 4 + 1)
@@ -357,8 +359,8 @@ def test_what_is_saved_is_older_than_all_that_is_pending(
     assert log.compact(save=lambda operations, oldest: list(operations)) == 2
 
 
-def test_what_is_not_taken_is_not_forgotten(log: OperationLog, clock: ManualClock) -> None:
-    """Who saves operations may have enough before the end; the rest comes the next time."""
+def test_operations_that_are_not_saved_are_not_removed(log: OperationLog, clock: ManualClock) -> None:
+    """`save` may stop before the end. The next compaction continues there."""
     for number in range(5):
         with log.run({"n": number}):
             pass
@@ -372,8 +374,8 @@ def test_what_is_not_taken_is_not_forgotten(log: OperationLog, clock: ManualCloc
     assert [operation.body["n"] for operation in log.history()] == [2, 3, 4]
 
 
-def test_compaction_forgets_so_many_at_a_time(log: OperationLog, clock: ManualClock) -> None:
-    """The oldest first."""
+def test_compaction_removes_at_most_the_given_number(log: OperationLog, clock: ManualClock) -> None:
+    """It removes the oldest first."""
     for number in range(5):
         with log.run({"n": number}):
             clock.advance(1)
@@ -381,8 +383,8 @@ def test_compaction_forgets_so_many_at_a_time(log: OperationLog, clock: ManualCl
     assert [log.compact(most=2) for _ in range(4)] == [2, 2, 1, 0]
 
 
-def test_other_records_are_kept_beside_a_log(log: OperationLog) -> None:
-    """In directories of other names than its own."""
+def test_a_sibling_directory_keeps_other_records(log: OperationLog) -> None:
+    """Its name must differ from the directories of the log."""
     beside = log.sibling("base", frozenset({"note"}))
     beside.add("a", Document("note", {"text": "x"}))
     assert log.sibling("base", frozenset({"note"})).get("a").body == {"text": "x"}
@@ -392,10 +394,10 @@ def test_other_records_are_kept_beside_a_log(log: OperationLog) -> None:
             log.sibling(name, frozenset({"note"}))
 
 
-def test_a_decided_operation_is_never_decidable_again(
+def test_a_compacted_operation_cannot_be_decided_again(
     log: OperationLog, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """Whoever still holds an operation after compaction is told so, and leaves no decision behind."""
+    """A decision after compaction raises an error and leaves no entry."""
     operation = log.begin({})
     log.decide(operation, ROLLED_BACK)
     clock.advance(2 * HOUR)
@@ -405,10 +407,10 @@ def test_a_decided_operation_is_never_decidable_again(
     assert list(store.list()) == []
 
 
-def test_a_zombie_of_a_compacted_operation_changes_nothing(
+def test_a_block_that_outlives_compaction_changes_nothing(
     log: OperationLog, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A block that runs on for longer than decisions are kept cannot write a second one."""
+    """A block that runs longer than decisions are kept cannot write a second decision."""
 
     def outlive() -> None:
         log.recover(lambda operation: ROLLED_BACK, older_than=0)
@@ -421,8 +423,10 @@ def test_a_zombie_of_a_compacted_operation_changes_nothing(
 
 
 @pytest.mark.parametrize("compactions", [1, 2])
-def test_a_slow_decider_does_not_guess(store: MemoryStore, clock: ManualClock, compactions: int) -> None:
-    """It knows its own decision as the first one, until that is compacted away before it can look."""
+def test_a_slow_decider_returns_only_what_it_knows(
+    store: MemoryStore, clock: ManualClock, compactions: int
+) -> None:
+    """It returns its own decision, unless that was compacted before the decider could read it back."""
     other = open_log(store, clock)
 
     def stall(mutation: Callable[[], object]) -> object:
@@ -441,13 +445,11 @@ def test_a_slow_decider_does_not_guess(store: MemoryStore, clock: ManualClock, c
             log.decide(operation, COMMITTED)
 
 
-def test_a_decider_that_comes_too_late_leaves_no_trace_whatever_fails(
-    store: MemoryStore, clock: ManualClock
-) -> None:
-    """What is compacted away is not decided again, not even if the store fails at the next request.
+def test_a_late_decider_leaves_no_entry_whatever_fails(store: MemoryStore, clock: ManualClock) -> None:
+    """A compacted operation is not decided again, even if the store fails at the next request.
 
-    Found by the simulator: the second decision was written first and taken back then, and stayed if that
-    could not be done.
+    Found by the simulator: the second decision was written first and removed afterwards, and stayed if
+    the removal failed.
     """
     operation = open_log(store, clock).begin({})
     open_log(store, clock).decide(operation, COMMITTED)
@@ -461,7 +463,7 @@ def test_a_decider_that_comes_too_late_leaves_no_trace_whatever_fails(
 
 
 def raising(error: Exception) -> Callable[[Callable[[], object]], object]:
-    """Return what happens to a request that is refused with `error`."""
+    """Return a hook that refuses a request with `error`."""
 
     def refuse(_mutation: Callable[[], object]) -> object:
         raise error
@@ -469,11 +471,11 @@ def raising(error: Exception) -> Callable[[Callable[[], object]], object]:
     return refuse
 
 
-def test_a_stall_at_any_step_is_noticed(store: MemoryStore, clock: ManualClock) -> None:
-    """How long an operation took is measured when its decision is there, not before it is sent.
+def test_a_stall_at_any_step_is_detected(store: MemoryStore, clock: ManualClock) -> None:
+    """The duration of an operation is measured after its decision is written, not before it is sent.
 
-    Found by the simulator: a process that stood still between the two put its decision in the place of
-    one that was compacted away.
+    Found by the simulator: a process that stalled between the two wrote its decision in place of a
+    compacted one.
     """
     other = open_log(store, clock)
 
@@ -501,11 +503,11 @@ def test_a_stall_at_any_step_is_noticed(store: MemoryStore, clock: ManualClock) 
     assert list(store.list()) == []
 
 
-def test_compaction_beside_a_recovery_loses_no_decision(store: MemoryStore, clock: ManualClock) -> None:
-    """A recovery that has just found an operation pending does not decide what is being compacted.
+def test_compaction_during_a_recovery_loses_no_decision(store: MemoryStore, clock: ManualClock) -> None:
+    """A recovery that has just listed an operation as pending does not decide it during its compaction.
 
-    Found by the simulator: pending entry and decision went one right after the other, and a recovery
-    that had found the one wrote a decision of its own.
+    Found by the simulator: pending entry and decision were removed in quick succession, and a recovery
+    that had listed the pending entry wrote its own decision.
     """
 
     class Deaf(HookedStore):
@@ -545,8 +547,10 @@ def deaths(clock: ManualClock) -> Iterator[tuple[int, str]]:
             return
 
 
-def test_a_recovery_whose_judge_is_slow_does_not_guess(log: OperationLog, clock: ManualClock) -> None:
-    """Meanwhile another decides the operation, and that is forgotten. The recovery decides nothing."""
+def test_a_recovery_with_a_slow_judge_decides_nothing_twice(
+    log: OperationLog, clock: ManualClock
+) -> None:
+    """Meanwhile the operation is decided and compacted. The recovery then decides nothing."""
     operation = log.begin({"do": "rename"})
 
     def judge(_: Operation) -> Decision:
@@ -559,10 +563,10 @@ def test_a_recovery_whose_judge_is_slow_does_not_guess(log: OperationLog, clock:
     assert (list(log.pending()), list(log.history())) == ([], [])
 
 
-def test_a_decision_that_was_slow_leaves_the_pending_entry_to_compaction(
+def test_a_slow_decision_leaves_the_pending_entry_to_compaction(
     store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A pending entry is removed by the winner at once or not at all: others may still go by it."""
+    """The winner removes the pending entry at once or not at all, because others may rely on it."""
 
     def slow(name: str, path: str, mutation: Callable[[], object]) -> object:
         if name == "put" and "/decided/" in path:
@@ -578,8 +582,8 @@ def test_a_decision_that_was_slow_leaves_the_pending_entry_to_compaction(
     assert list(log.names()) == [operation.id]
 
 
-def test_whatever_request_its_owner_dies_at_an_operation_gets_one_decision(clock: ManualClock) -> None:
-    """After recovery everyone agrees on the decision, even if a last request arrives late."""
+def test_an_operation_gets_one_decision_wherever_its_owner_dies(clock: ManualClock) -> None:
+    """After recovery all readers agree on the decision, even if a last request arrives late."""
     seen = 0
     for at, what in deaths(clock):
         seen += 1
@@ -597,11 +601,11 @@ def test_whatever_request_its_owner_dies_at_an_operation_gets_one_decision(clock
         after = [(o.id, o.decision) for o in log.history()]
         assert before == after[: len(before)]
         assert {decision for _, decision in after} <= {judged}
-        for _ in range(2):  # what was still listed as pending is kept for a while longer
+        for _ in range(2):  # Decisions that were still listed as pending are kept for another period.
             clock.advance(2 * HOUR)
             log.compact()
         assert list(store.list()) == []
-    assert seen == 9  # pending entry, decision, and the removal of the entry, each in three ways
+    assert seen == 9  # Pending entry, decision, and removal of the entry, each in three ways.
 
 
 @pytest.mark.parametrize("place", ["pending", "decided"])
@@ -609,7 +613,7 @@ def test_whatever_request_its_owner_dies_at_an_operation_gets_one_decision(clock
     ("content", "error"),
     [(b"{", CorruptRecord), (b'{"format": 99}', FormatTooNew)],
 )
-def test_an_illegible_entry_is_an_error_not_an_absence(
+def test_an_unreadable_entry_is_an_error(
     log: OperationLog, store: MemoryStore, place: str, content: bytes, error: type[Exception]
 ) -> None:
     """Corrupt entries, and those of a newer format, are never skipped."""
@@ -624,8 +628,8 @@ def place(request: pytest.FixtureRequest) -> Place:
     return open_place(request)
 
 
-def test_a_log_in_every_kind_of_store(place: Place) -> None:
-    """Operations are decided once, listed, recovered by another process, and compacted, anywhere."""
+def test_a_log_works_in_every_kind_of_store(place: Place) -> None:
+    """Operations are decided once, listed, recovered by another process, and compacted."""
     with place() as store, place() as elsewhere:
         log, other = (OperationLog(each, "deep/log") for each in (store, elsewhere))
         with log.run({"n": 1}) as done:
@@ -643,6 +647,6 @@ def test_a_log_in_every_kind_of_store(place: Place) -> None:
 
 
 def test_retention_must_be_positive(store: MemoryStore) -> None:
-    """A log that would keep no decision at all is refused."""
+    """A log that would keep no decision is refused."""
     with pytest.raises(ConfigurationError):
         OperationLog(ConditionalStore(store), "log", retention=0)

@@ -1,4 +1,4 @@
-"""A log that is read by several threads: the same, in the same order, and not much of it at a time."""
+"""A log that several threads read: the same entries, in the same order, with bounded read-ahead."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ HOUR = 3600.0
 
 
 class Gate:
-    """Lets reads of entries pass when several have come; none comes alone.
+    """Holds reads of entries until several have arrived.
 
     Attributes:
-        several: how many.
-        kinds: directories of the entries that are kept waiting.
-        most: how many have been under way at a time.
-        read: paths, as they came.
+        several: number of reads to wait for.
+        kinds: directories of the entries whose reads are held.
+        most: largest number of concurrent reads.
+        read: paths, in order of arrival.
     """
 
     def __init__(self, several: int) -> None:
@@ -44,7 +44,7 @@ class Gate:
         self._changed = threading.Condition()
 
     def pass_through(self, path: str) -> None:
-        """Wait until there have been several at a time."""
+        """Wait until several reads have been concurrent."""
         if self.kinds.isdisjoint(path.split("/")):
             return
         with self._changed:
@@ -57,7 +57,7 @@ class Gate:
 
 
 class Gated(HookedStore):
-    """A store whose objects are read through a `Guard`."""
+    """A store whose reads pass through a `Gate`."""
 
     def __init__(self, store: ObjectStore, gate: Gate) -> None:
         super().__init__(store)
@@ -71,24 +71,24 @@ class Gated(HookedStore):
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The time, for clients and store."""
+    """The clock of clients and store."""
     return ManualClock()
 
 
 @pytest.fixture
 def store(clock: ManualClock) -> MemoryStore:
-    """Where the log is."""
+    """The store of the log."""
     return MemoryStore(clock=clock)
 
 
 @pytest.fixture
 def log(store: MemoryStore, clock: ManualClock) -> OperationLog:
-    """A log of its own, of which one entry is read at a time."""
+    """A log that reads one entry at a time."""
     return OperationLog(ConditionalStore(store, clock=clock), "log", clock=clock, retention=HOUR)
 
 
 def threaded(store: ObjectStore, clock: ManualClock) -> OperationLog:
-    """Return the same log, of which several are."""
+    """Return the same log, which reads several entries at a time."""
     return OperationLog(
         ConditionalStore(store, clock=clock),
         "log",
@@ -99,7 +99,7 @@ def threaded(store: ObjectStore, clock: ManualClock) -> OperationLog:
 
 
 def fill(log: OperationLog, clock: ManualClock, number: int) -> None:
-    """Do some operations, and leave as many pending."""
+    """Run `number` operations, and leave as many pending."""
     for each in range(number):
         with log.run({"n": each}):
             clock.advance(1)
@@ -108,7 +108,7 @@ def fill(log: OperationLog, clock: ManualClock, number: int) -> None:
 
 
 def numbers(operations: Iterator[Operation]) -> list[int]:
-    """Return which operations those are."""
+    """Return the numbers of the operations."""
     return [operation.body["n"] for operation in operations]
 
 
@@ -119,7 +119,7 @@ def test_several_entries_are_read_at_a_time(
     clock: ManualClock,
     which: Callable[[OperationLog], Iterator[Operation]],
 ) -> None:
-    """They come in the order in which they were begun, and are what one reader finds."""
+    """They have the order of their start, and equal the entries that one thread reads."""
     fill(log, clock, 100)
     gate = Gate(THREADS)
     found = list(which(threaded(Gated(store, gate), clock)))
@@ -129,7 +129,7 @@ def test_several_entries_are_read_at_a_time(
 
 
 def test_few_entries_are_read_ahead(log: OperationLog, store: MemoryStore, clock: ManualClock) -> None:
-    """Who has had enough has read a few more, and not the whole log."""
+    """A reader that stops early has read only a few more entries than it consumed."""
     fill(log, clock, 200)
     gate = Gate(THREADS)
     history = threaded(Gated(store, gate), clock).history()
@@ -139,10 +139,10 @@ def test_few_entries_are_read_ahead(log: OperationLog, store: MemoryStore, clock
     assert len(gate.read) <= 10 + 32
 
 
-def test_what_cannot_be_read_comes_in_its_turn(
+def test_an_unreadable_entry_is_reported_in_its_turn(
     log: OperationLog, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """It is told between the two that it is between, or raised after what comes before it."""
+    """The error is reported at its position, or raised after the entries before it."""
     fill(log, clock, 30)
     fifth = list(store.list("log/decided/"))[5].path
     store.put(fifth, b"damaged")
@@ -158,10 +158,10 @@ def test_what_cannot_be_read_comes_in_its_turn(
         next(history)
 
 
-def test_what_is_gone_since_it_was_listed_is_passed_over(
+def test_an_entry_removed_after_the_listing_is_skipped(
     log: OperationLog, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """Others decide and compact meanwhile."""
+    """Other processes decide and compact meanwhile."""
     fill(log, clock, 30)
     gone = {info.path for info in list(store.list("log/decided/"))[::7]}
 
@@ -175,10 +175,10 @@ def test_what_is_gone_since_it_was_listed_is_passed_over(
     assert found == [number for number in range(30) if number % 7]
 
 
-def test_an_outage_is_no_end_of_the_log(
+def test_an_outage_is_not_the_end_of_the_log(
     log: OperationLog, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """An entry that the store does not give is an error, not a shorter log."""
+    """An entry that the store cannot return is an error, not the end of the log."""
     fill(log, clock, 30)
 
     class Failing(HookedStore):
@@ -189,10 +189,10 @@ def test_an_outage_is_no_end_of_the_log(
         list(threaded(Failing(store), clock).history(unreadable=lambda error: None))
 
 
-def test_compaction_reads_several_at_a_time_and_forgets_what_was_taken(
+def test_compaction_reads_several_entries_at_a_time_and_removes_the_saved_ones(
     log: OperationLog, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """What was read ahead, and not taken, stays."""
+    """Entries that were read ahead and not saved stay."""
     for number in range(60):
         with log.run({"n": number}):
             clock.advance(1)
@@ -214,9 +214,9 @@ def test_compaction_reads_several_at_a_time_and_forgets_what_was_taken(
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """What reads of local directories go through; open until `several` is more than none.
+    """The gate for reads of local directories; open while `several` is 0.
 
-    Which are read as those of a server are: `unit.test_namespaces` shows which stores that is for.
+    Local directories are read here like servers: `unit.test_namespaces` shows which stores that is for.
     """
     monkeypatch.setattr("commitlog.namespaces._answers_at_once", lambda store: False)
     gate = Gate(0)
@@ -224,7 +224,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
     def gated(self: LocalStore, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         found = get(self, path, start=start, end=end)
-        gate.pass_through(path)  # whoever asks for one that is not there does not go through the log
+        gate.pass_through(path)  # The read of a missing object raises before it reaches the gate.
         return found
 
     monkeypatch.setattr(LocalStore, "get", gated)
@@ -235,7 +235,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 def test_the_log_of_a_namespace_is_read_by_several_threads(
     tmp_path: Path, gate: Gate, what: str
 ) -> None:
-    """By all that goes through it, of a namespace that was opened by its name."""
+    """This holds for every operation that reads the whole log of a namespace opened by its name."""
     names, store = f"sqlite://{tmp_path}/names.db", f"file://{tmp_path}/content"
     clock = ManualClock()
     with create_namespace("lake", store=store, metadata=names, clock=clock) as lake:
@@ -243,7 +243,7 @@ def test_the_log_of_a_namespace_is_read_by_several_threads(
             lake.write(f"file-{number}", b"1")
         assert lake._context.changes.log is not None
         log = lake._context.changes.log.root
-        if what != "compact":  # it keeps what is decided after what is pending
+        if what != "compact":  # Compaction keeps decisions that are later than a pending operation.
             log.begin({**next(log.history()).body, "what": "nothing"})
     clock.advance(2 * 86_400)
     gate.most, gate.several, gate.kinds = 0, 8, {"decided"}

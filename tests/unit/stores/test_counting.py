@@ -1,4 +1,4 @@
-"""`CountingStore`: every kind of request is counted, and nothing else changes."""
+"""`CountingStore`: every kind of request is counted, and the behaviour is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local store: the contract, real races between processes, crashes, links, and foreign programs."""
+"""The local store: the contract, races between processes, crashes, links, and foreign programs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(root: Path) -> Iterator[LocalStore]:
-    """A store in it, which does not wait for the disk."""
+    """A store in it that does not wait for the disk."""
     store = LocalStore(root, durable=False)
     yield store
     store.close()
@@ -79,7 +79,7 @@ def _paths(store: ObjectStore, prefix: str = "") -> list[str]:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_keeps_the_contract(root: Path, durable: bool) -> None:
-    """The local store keeps the whole contract, but that ``a`` and ``a/b`` cannot both be objects."""
+    """The local store keeps the whole contract, except that ``a`` and ``a/b`` cannot both be objects."""
     check_object_store(LocalStore(root, durable=durable), nested=False, keys=3)
     assert _private(root) == []
 
@@ -132,7 +132,7 @@ def _pages(
 
 
 def _play(store: ObjectStore, number: int, move: tuple[str, str, str]) -> object:
-    """Make one move; return what there is to see of it, apart from etags and times."""
+    """Make one move; return its visible result, without etags and times."""
     name, one, two = move
     data = f"{number}".encode()
     try:
@@ -156,7 +156,7 @@ def _play(store: ObjectStore, number: int, move: tuple[str, str, str]) -> object
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_MOVES, max_size=25))
-def test_does_what_the_memory_store_does(moves: list[tuple[str, str, str]]) -> None:
+def test_behaves_like_the_memory_store(moves: list[tuple[str, str, str]]) -> None:
     """On any sequence of calls both stores give the same results, lists, order and errors."""
     with tempfile.TemporaryDirectory() as directory:
         local, memory = LocalStore(directory, durable=False), MemoryStore()
@@ -171,11 +171,11 @@ def test_does_what_the_memory_store_does(moves: list[tuple[str, str, str]]) -> N
         local.close()
 
 
-# -- where it is -----------------------------------------------------------------------------------
+# -- location --------------------------------------------------------------------------------------
 
 
 def test_objects_are_plain_files(store: LocalStore, root: Path) -> None:
-    """Any program can list and read the objects, with the mode that the umask leaves."""
+    """Any program can list and read the objects. Their mode follows the umask."""
     store.put("a/b", b"hello")
     assert (root / "a" / "b").read_bytes() == b"hello"
     umask = os.umask(0)
@@ -183,8 +183,8 @@ def test_objects_are_plain_files(store: LocalStore, root: Path) -> None:
     assert stat.S_IMODE((root / "a" / "b").stat().st_mode) == 0o666 & ~umask
 
 
-def test_a_directory_that_is_missing_is_told_if_asked_for(store: LocalStore, root: Path) -> None:
-    """Reads find no objects there, as the first write makes it; `check` tells it from an empty one."""
+def test_a_check_finds_that_the_directory_is_missing(store: LocalStore, root: Path) -> None:
+    """Reads find no objects, because the first write makes the directory. `check` raises an error."""
     with pytest.raises(BucketNotFound):
         store.check()
     assert _paths(store) == []
@@ -197,8 +197,8 @@ def test_a_directory_that_is_missing_is_told_if_asked_for(store: LocalStore, roo
         store.check()
 
 
-def test_reading_makes_nothing(store: LocalStore, root: Path) -> None:
-    """Where there is no directory there are no objects, and looking or deleting does not make it."""
+def test_reading_does_not_create_the_directory(store: LocalStore, root: Path) -> None:
+    """A missing directory has no objects, and reads and deletes do not create it."""
     assert store.begin_head("a")().info is None
     with pytest.raises(NotFound):
         store.get("a")
@@ -218,7 +218,7 @@ def test_reading_makes_nothing(store: LocalStore, root: Path) -> None:
 
 
 def test_a_root_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
-    """A URL that names a file, or leads through one, is a configuration error."""
+    """A URL of a file, or of a path through a file, is a configuration error."""
     (tmp_path / "file").write_bytes(b"")
     for url in (tmp_path / "file", tmp_path / "file" / "below", "memory://x"):
         with pytest.raises(ConfigurationError):
@@ -240,8 +240,8 @@ def test_spellings_of_one_directory_are_one_store(root: Path, tmp_path: Path) ->
     assert two.head("a").etag == etag and two.key("a") == one.key("a") == str(root / "a")
 
 
-def test_a_store_below_another_uses_the_lock_of_that(store: LocalStore, root: Path) -> None:
-    """Whichever of the two directories an object is written through, both see one etag and one lock."""
+def test_a_store_below_another_uses_the_lock_of_the_outer_store(store: LocalStore, root: Path) -> None:
+    """An object has one etag and one lock, through whichever of the two directories it is written."""
     store.put("part/a", b"1")
     part = LocalStore(root / "part" / "deep", durable=False)
     etag = part.put("b", b"1").etag
@@ -261,8 +261,8 @@ def test_a_store_below_another_uses_the_lock_of_that(store: LocalStore, root: Pa
     assert not (root / "part" / "deep" / ".commitlog").exists()
 
 
-def test_a_root_that_was_removed_is_made_anew(store: LocalStore, root: Path) -> None:
-    """A store that is open goes on working after somebody removed its whole directory."""
+def test_a_root_that_was_removed_is_made_again(store: LocalStore, root: Path) -> None:
+    """An open store goes on working after another program removed its whole directory."""
     store.put("a", b"1")
     shutil.rmtree(root)
     assert _paths(store) == []
@@ -274,7 +274,7 @@ def test_a_root_that_was_removed_is_made_anew(store: LocalStore, root: Path) -> 
 def test_a_private_directory_that_is_a_link_is_refused(
     store: LocalStore, root: Path, tmp_path: Path
 ) -> None:
-    """Nobody can lead the store's own files elsewhere."""
+    """The link cannot lead the store's own files elsewhere."""
     root.mkdir()
     (tmp_path / "elsewhere").mkdir()
     (root / ".commitlog").symlink_to(tmp_path / "elsewhere")
@@ -300,7 +300,7 @@ def test_its_own_directory_is_hidden_and_reserved(store: LocalStore, root: Path)
 
 
 def test_a_directory_cannot_be_an_object_as_well(store: LocalStore) -> None:
-    """``a`` beside ``a/b`` is refused, and says why; nothing changes and nothing is left."""
+    """Writing ``a`` next to ``a/b`` is refused with the reason. Nothing changes and nothing is left."""
     store.put("a/b", b"1")
     for path in ("a", "a/b/c", "a/b/c/d"):
         staged = store.stage(path, b"2")
@@ -329,7 +329,7 @@ def test_a_name_that_no_file_can_have_is_refused(store: LocalStore) -> None:
 
 
 def test_links_are_never_followed(store: LocalStore, root: Path, tmp_path: Path) -> None:
-    """No call reads or writes through a link below the root, wherever in the path it is."""
+    """No call reads or writes through a link in any part of a path below the root."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(b"secret")
@@ -362,8 +362,8 @@ def test_links_are_never_followed(store: LocalStore, root: Path, tmp_path: Path)
     assert (outside / "secret").read_bytes() == b"secret"
 
 
-def test_what_is_no_plain_file_is_not_listed(store: LocalStore, root: Path) -> None:
-    """Pipes, empty directories, and names that no path can have are no objects."""
+def test_only_plain_files_are_listed(store: LocalStore, root: Path) -> None:
+    """Pipes, empty directories, and names that no path can have are not objects."""
     store.put("a", b"")
     os.mkfifo(root / "fifo")
     (root / "empty" / "er").mkdir(parents=True)
@@ -396,7 +396,7 @@ def test_an_upload_id_cannot_be_a_path(store: LocalStore, root: Path) -> None:
 
 
 def test_a_foreign_file_is_an_object_with_a_weak_etag(store: LocalStore, root: Path) -> None:
-    """What another program wrote can be read, listed, updated under a condition, copied and deleted."""
+    """A file of another program can be read, listed, updated under a condition, copied and deleted."""
     store.put("ours", b"")
     (root / "theirs").write_bytes(b"1")
     etag = store.head("theirs").etag
@@ -417,7 +417,7 @@ def test_a_foreign_file_is_an_object_with_a_weak_etag(store: LocalStore, root: P
 
 @pytest.mark.parametrize("how", ["replaced", "rewritten", "touched"])
 def test_a_foreign_change_changes_the_etag(store: LocalStore, root: Path, how: str) -> None:
-    """After another program replaced or rewrote an object, the old etag does not match any more."""
+    """After another program replaced or rewrote an object, the old etag no longer matches."""
     etag = store.put("a", b"ours", metadata={"kind": "ours"}).etag
     if how == "replaced":
         (root / "new").write_bytes(b"them")
@@ -435,10 +435,8 @@ def test_a_foreign_change_changes_the_etag(store: LocalStore, root: Path, how: s
     store.put("a", b"won", condition=IfMatch(found.etag))
 
 
-def test_a_file_that_inherits_an_inode_number_inherits_nothing_else(
-    store: LocalStore, root: Path
-) -> None:
-    """A row whose file is gone says nothing of a foreign file that gets the same inode number."""
+def test_a_reused_inode_number_does_not_transfer_etag_or_metadata(store: LocalStore, root: Path) -> None:
+    """The row of a removed file does not apply to a foreign file that gets the same inode number."""
     etag = store.put("a", b"1", metadata={"kind": "ours"}).etag
     with sqlite3.connect(root / ".commitlog" / "index.sqlite") as index:
         (root / "b").write_bytes(b"1")
@@ -449,11 +447,11 @@ def test_a_file_that_inherits_an_inode_number_inherits_nothing_else(
         assert info.etag.startswith("weak-") and info.etag != etag and not info.metadata
 
 
-# -- directories come and go -----------------------------------------------------------------------
+# -- creation and removal of directories -----------------------------------------------------------
 
 
 def test_a_delete_removes_the_directories_that_it_leaves_empty(store: LocalStore, root: Path) -> None:
-    """Empty directories go with their last object, up to the root; others stay."""
+    """Empty directories are removed with their last object, up to the root. Others stay."""
     store.put("a/b/c/d", b"")
     store.put("a/x", b"")
     store.delete("a/b/c/d")
@@ -462,8 +460,8 @@ def test_a_delete_removes_the_directories_that_it_leaves_empty(store: LocalStore
     assert os.listdir(root) == [".commitlog"]
 
 
-def test_creates_and_deletes_in_one_directory_do_not_hurt_each_other(root: Path) -> None:
-    """A directory that vanishes under a create is made again."""
+def test_concurrent_creates_and_deletes_in_one_directory_succeed(root: Path) -> None:
+    """A directory that is removed during a create is made again."""
     outer, inner = LocalStore(root, durable=False), LocalStore(root / "d", durable=False)
     outer.put("first", b"")
     inner.put("first", b"")
@@ -509,7 +507,7 @@ while done < rounds:
 
 
 def test_racing_processes_exclude_each_other(store: LocalStore, root: Path) -> None:
-    """Four processes race to create 100 objects, one winner each, and count together without a loss."""
+    """Four processes race to create 100 objects, one winner each, and lose no increment of a counter."""
     store.put("counter", b"0")
     keys, rounds = 100, 25
     racers = [
@@ -561,7 +559,7 @@ store.close()
 
 
 def test_a_store_goes_on_working_in_a_forked_child(root: Path) -> None:
-    """Parent and children share no connection, and each can write."""
+    """Parent and children share no connection, and each of them can write."""
     subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", _FORK, str(root)], check=True, timeout=60
     )
@@ -594,13 +592,13 @@ assert os.waitpid(pid, 0)[1] == 0
 """
 
 
-def test_a_forked_child_is_not_taken_for_its_parent(root: Path) -> None:
-    """When the parent closes the store, the child's index is still in use: its log must not go."""
+def test_closing_the_parent_keeps_the_index_of_a_forked_child(root: Path) -> None:
+    """When the parent closes the store, the child still uses the index, so its WAL file must stay."""
     subprocess.run([sys.executable, "-c", _FORK_AND_CLOSE, str(root)], check=True, timeout=60)
 
 
-def test_a_fork_beside_threads_leaves_both_sides_working(root: Path) -> None:
-    """Forking waits for the threads that are at work, and neither they nor the child wait for ever."""
+def test_a_fork_with_other_threads_leaves_both_sides_working(root: Path) -> None:
+    """A fork waits for the threads that hold a lock. Neither they nor the child wait forever."""
     store = LocalStore(root, durable=False)
     done = threading.Event()
     wrote = threading.Event()
@@ -616,7 +614,7 @@ def test_a_fork_beside_threads_leaves_both_sides_working(root: Path) -> None:
     for thread in threads:
         thread.start()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork in a process with threads
         for number in range(5):
             pid = os.fork()
             if not pid:
@@ -634,10 +632,10 @@ def test_a_fork_beside_threads_leaves_both_sides_working(root: Path) -> None:
     store.close()
 
 
-def test_a_read_that_is_overtaken_by_a_replacement_looks_again(
+def test_a_read_that_is_overtaken_by_a_replacement_is_repeated(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An object that is replaced between its opening and the look at its row is read anew."""
+    """An object that is replaced after its file was opened and before its row is read is read again."""
     store.put("a", b"old", metadata={"kind": "old"})
     real, results = os.fstat, []
 
@@ -652,10 +650,10 @@ def test_a_read_that_is_overtaken_by_a_replacement_looks_again(
     assert (found.data, found.etag, dict(found.metadata)) == (b"newer", results[0].etag, {"kind": "new"})
 
 
-def test_a_listing_that_is_overtaken_by_a_replacement_looks_again(
+def test_a_listing_that_is_overtaken_by_a_replacement_is_repeated(
     store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An object that is replaced between the look at its file and that at its row is looked at again."""
+    """An object that is replaced between the reads of its file and of its row is read again."""
     store.put("a", b"old")
     (root / "foreign").write_bytes(b"1")
     real, results = Index.read, []
@@ -674,7 +672,7 @@ def test_a_listing_that_is_overtaken_by_a_replacement_looks_again(
 def test_a_listing_reads_each_directory_once(
     store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch, delimiter: str
 ) -> None:
-    """However many pages it has; and the index once for each page, whoever wrote the files."""
+    """This holds for any number of pages. The index is read once per page, also for foreign files."""
     store.put("d/ours", b"")
     for number in range(2000):
         (root / "d" / f"{number:04}").touch()
@@ -702,8 +700,8 @@ def test_a_listing_reads_each_directory_once(
 
 
 def test_a_process_killed_at_any_point_leaves_all_or_nothing(tmp_path: Path) -> None:
-    """SIGKILL at each file operation of each mutation: the object is whole, and nothing leaks."""
-    memory = Path("/dev/shm")  # a process can be killed as well where fsync costs nothing
+    """SIGKILL at each file operation of each mutation leaves a whole object or none, and no leaks."""
+    memory = Path("/dev/shm")  # A kill needs no real disk, and fsync is fast there.
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as directory:
         done = subprocess.run(
             [sys.executable, str(TESTS / "support/local_crashes.py"), directory],
@@ -731,7 +729,7 @@ for number in range(100_000):
 
 
 def test_a_writer_killed_at_random_leaves_no_partial_object(root: Path) -> None:
-    """While a writer writes, and after it was killed, readers see whole objects; no lock is left."""
+    """During a write and after a kill, readers see whole objects, and no lock is left."""
     for _ in range(4):
         writer = subprocess.Popen(
             [sys.executable, "-c", _WRITER, str(root)], stdout=subprocess.PIPE, text=True
@@ -762,10 +760,10 @@ def _assert_whole(store: LocalStore) -> None:
         assert found.data == digit * len(found.data) and len(found.data) in (400_000, 100_000)
 
 
-def test_bodies_of_the_dead_are_swept_and_those_of_the_living_kept(
+def test_bodies_of_dead_processes_are_swept_and_those_of_live_ones_kept(
     store: LocalStore, root: Path
 ) -> None:
-    """A body that no living process holds is removed by the next store that writes; others stay."""
+    """The next store that writes removes a body that no live process holds. Others stay."""
     store.put("a", b"")
     orphan = root / ".commitlog" / "writing" / ("0" * 32)
     orphan.write_bytes(b"half")
@@ -783,7 +781,7 @@ def test_bodies_of_the_dead_are_swept_and_those_of_the_living_kept(
 
 
 def test_staged_bodies_without_a_record_are_swept(store: LocalStore, root: Path) -> None:
-    """After power loss a body or a record may be left alone; listing the uploads removes both."""
+    """After power loss, a body or a record may be left alone. Listing the uploads removes both."""
     kept, lost = store.stage("kept", b"1"), store.stage("lost", b"2")
     (root / ".commitlog" / "staged" / lost.upload_id).unlink()
     (root / ".commitlog" / "staged" / ("0" * 32)).write_bytes(b"")
@@ -793,8 +791,8 @@ def test_staged_bodies_without_a_record_are_swept(store: LocalStore, root: Path)
         store.publish(lost)
 
 
-def test_a_publish_that_was_cut_off_can_be_repeated(store: LocalStore, root: Path) -> None:
-    """After a crash between naming the body and forgetting the upload, publishing again completes it."""
+def test_an_interrupted_publish_can_be_repeated(store: LocalStore, root: Path) -> None:
+    """After a crash between linking the body and dropping the upload, publishing again completes it."""
     staged = store.stage("a", b"x")
     os.link(root / ".commitlog" / "staged" / staged.upload_id, root / "a")
     with pytest.raises(AlreadyExists):
@@ -804,10 +802,10 @@ def test_a_publish_that_was_cut_off_can_be_repeated(store: LocalStore, root: Pat
     assert _private(root) == [] and not list(store.list_staged())
 
 
-def test_sweeping_a_second_name_of_an_object_leaves_the_object_alone(
+def test_sweeping_a_second_name_of_an_object_keeps_the_object(
     store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hidden name that outlived its publishing is swept; the object keeps etag and metadata."""
+    """A hidden name that is left after publishing is swept. The object keeps its etag and metadata."""
     staged = store.stage("a", b"x")
     with monkeypatch.context() as patch:
         _failing(patch, "unlink", errno.EIO)
@@ -818,8 +816,8 @@ def test_sweeping_a_second_name_of_an_object_leaves_the_object_alone(
     assert (store.head("a").etag, store.head("a").nonce) == (etag, staged.nonce)
 
 
-def test_a_writer_whose_upload_was_aborted_is_told(store: LocalStore, root: Path) -> None:
-    """Finishing an upload that somebody else aborted is `NotFound`, and brings nothing back."""
+def test_finishing_an_aborted_upload_fails(store: LocalStore, root: Path) -> None:
+    """It raises `NotFound`, and the upload stays removed."""
     with store.begin_stage("a") as writer:
         writer.write(b"x")
         for upload in store.list_staged():
@@ -830,7 +828,7 @@ def test_a_writer_whose_upload_was_aborted_is_told(store: LocalStore, root: Path
 
 
 def test_a_failing_body_leaves_nothing(store: LocalStore, root: Path) -> None:
-    """An error of the caller's own file comes out as it is, and no trace is left."""
+    """An error of the caller's file is raised unchanged, and no file is left."""
 
     class Body:
         def read(self, size: int) -> bytes:
@@ -842,11 +840,11 @@ def test_a_failing_body_leaves_nothing(store: LocalStore, root: Path) -> None:
     assert _paths(store) == [] and _private(root) == []
 
 
-# -- what reaches the disk, and in which order -----------------------------------------------------
+# -- order of syncs --------------------------------------------------------------------------------
 
 
 class _Trace:
-    """Records the calls that decide what survives power loss, with the real paths of what they touch."""
+    """Records the calls that decide what survives power loss, with the real paths of their files."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -868,7 +866,7 @@ class _Trace:
         return call
 
     def first(self, name: str, path: str) -> int:
-        """Return when the call was made first."""
+        """Return the position of the first such call."""
         return self.calls.index((name, path))
 
 
@@ -880,7 +878,7 @@ def _last(calls: list[tuple[str, str]], call: tuple[str, str]) -> int:
 def test_a_put_syncs_the_body_before_its_name_and_the_name_before_it_returns(
     root: Path, monkeypatch: pytest.MonkeyPatch, condition: IfAbsent | None
 ) -> None:
-    """Body first, then the directories made for it, then the name: power loss leaves all or nothing."""
+    """The order is: body, its new directories, name. So power loss leaves all or nothing."""
     store = LocalStore(root)
     store.put("first", b"")
     trace = _Trace(monkeypatch)
@@ -896,7 +894,7 @@ def test_a_put_syncs_the_body_before_its_name_and_the_name_before_it_returns(
 def test_an_upload_is_durable_when_it_is_finished_and_when_it_is_published(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job may log an upload as soon as it is staged: body, row and hidden name are on disk by then."""
+    """When `stage` returns, body, row and hidden name are on disk, so a job may log the upload."""
     store = LocalStore(root)
     store.put("a/first", b"")
     trace = _Trace(monkeypatch)
@@ -914,8 +912,10 @@ def test_an_upload_is_durable_when_it_is_finished_and_when_it_is_published(
     assert trace.first("unlink", f"{root}/a/first") < trace.first("fsync", f"{root}")
 
 
-def test_rows_are_on_disk_before_their_file_is_seen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a body gets its name its row is committed, so no object ever lacks its metadata."""
+def test_rows_are_on_disk_before_their_file_is_visible(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is committed before the body gets its name, so no object ever lacks its metadata."""
     store = LocalStore(root)
     store.put("first", b"")
     rows: list[int] = []
@@ -933,10 +933,10 @@ def test_rows_are_on_disk_before_their_file_is_seen(root: Path, monkeypatch: pyt
     assert rows
 
 
-def test_a_store_that_need_not_be_durable_never_waits(
+def test_a_store_that_is_not_durable_never_syncs(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With durable=False nothing is synced."""
+    """With durable=False no file is synced."""
     trace = _Trace(monkeypatch)
     store.put("a/b", b"")
     store.publish(store.stage("c/d", b""))
@@ -944,11 +944,11 @@ def test_a_store_that_need_not_be_durable_never_waits(
     assert "fsync" not in {name for name, _ in trace.calls}
 
 
-# -- those who may only read -----------------------------------------------------------------------
+# -- read-only users -------------------------------------------------------------------------------
 
 
-def test_who_may_only_read_is_told_the_etags_or_why_not() -> None:
-    """Etags are never made up: they are those that the writer got, or their index cannot be read."""
+def test_a_read_only_user_gets_true_etags_or_an_error() -> None:
+    """The etags are those that the writer got. If the index cannot be read, the error says so."""
     program = """
         import os, sys
         from commitlog.errors import AccessDenied
@@ -967,11 +967,11 @@ def test_who_may_only_read_is_told_the_etags_or_why_not() -> None:
         command = [sys.executable, "-c", textwrap.dedent(program), directory]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
-    # Where everybody may go: TMPDIR may be in a directory of root's own.
+    # In a directory that any user can enter: TMPDIR may be in a directory of root.
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         os.chmod(directory, 0o755)
         own = Path(directory, ".commitlog")
-        mask = os.umask(0o022)  # else nobody may read it on some machines
+        mask = os.umask(0o022)  # otherwise other users may not read it on some machines
         try:
             store = LocalStore(directory, durable=False)
             etag = store.put("a", b"1").etag
@@ -1021,10 +1021,10 @@ def _failing(
         ("mkdir", errno.ENAMETOOLONG, InvalidPath),
     ],
 )
-def test_what_fails_before_the_name_is_given_did_nothing(
+def test_a_failure_before_the_link_changes_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int, error: type[CommitError]
 ) -> None:
-    """A full disk, a missing permission and the like are typed errors, and nothing is left behind."""
+    """A full disk, a missing permission and similar failures are typed errors and leave no files."""
     store = LocalStore(root)
     etag = store.put("old/a", b"1").etag
     with monkeypatch.context() as patch:
@@ -1035,10 +1035,10 @@ def test_what_fails_before_the_name_is_given_did_nothing(
     assert _paths(store) == ["old/a"] and _private(root) == []
 
 
-def test_a_sync_that_fails_after_the_name_was_given_leaves_the_outcome_open(
+def test_a_failed_sync_after_the_link_leaves_the_outcome_unknown(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The object is there, but may not survive power loss; the error says neither yes nor no."""
+    """The object exists, but may not survive power loss. The error is `OutcomeUnknown`."""
     store = LocalStore(root)
     store.put("d/a", b"1")
     store.put("d/b", b"1")
@@ -1055,7 +1055,7 @@ def test_a_sync_that_fails_after_the_name_was_given_leaves_the_outcome_open(
 def test_a_copy_works_where_the_kernel_cannot_copy(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without copy_file_range(2) bytes go through memory; another failure of it is reported."""
+    """Without copy_file_range(2) bytes are copied through memory. Its other failures are reported."""
     data = os.urandom(700_000)
     store.put("a", data)
     with monkeypatch.context() as patch:
@@ -1069,8 +1069,8 @@ def test_a_copy_works_where_the_kernel_cannot_copy(
     assert _paths(store) == ["a", "b"]
 
 
-def test_a_damaged_or_newer_index_is_told(store: LocalStore, root: Path) -> None:
-    """An index that is no SQLite file, or of a later format, is an error that says so."""
+def test_a_damaged_or_newer_index_is_refused(store: LocalStore, root: Path) -> None:
+    """An index that is not an SQLite file, or has a later format, raises a specific error."""
     store.put("a", b"")
     store.close()
     file = root / ".commitlog" / "index.sqlite"
@@ -1088,8 +1088,8 @@ def test_a_damaged_or_newer_index_is_told(store: LocalStore, root: Path) -> None
         LocalStore(root).put("a", b"")
 
 
-def test_fences_go_by_the_clock_of_the_store(root: Path) -> None:
-    """A mutation past its fence is refused, on the clock that the store was given."""
+def test_requests_expire_by_the_clock_of_the_store(root: Path) -> None:
+    """A mutation after its expiry is refused, by the clock that was passed to the store."""
     clock = ManualClock(epoch=1000.5)
     store = LocalStore(root, clock=clock, durable=False)
     assert store.begin_head("a")().store_time == 1000
@@ -1102,22 +1102,22 @@ def test_fences_go_by_the_clock_of_the_store(root: Path) -> None:
     assert store.get("a").data == b"1" and _private(root) == []
 
 
-def test_who_is_late_to_make_the_index_may_lose_its_scratch_file(tmp_path: Path) -> None:
-    """The first sweep of who was faster takes away what a slower process is still writing."""
+def test_the_slower_creator_of_the_index_may_lose_its_scratch_file(tmp_path: Path) -> None:
+    """The first sweep of the faster process removes the scratch file that the slower one is writing."""
     Index.create(str(tmp_path / "index"), str(tmp_path / "scratch"), durable=True)
     Index.create(str(tmp_path / "index"), str(tmp_path / "gone" / "scratch"), durable=True)
     with pytest.raises(CommitError):
         Index.create(str(tmp_path / "other"), str(tmp_path / "gone" / "scratch"), durable=True)
 
 
-# -- order on the disk -----------------------------------------------------------------------------
+# -- order on disk ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("change", ["put", "publish", "delete", "delete_many"])
-def test_the_index_forgets_nothing_before_the_names_are_on_the_disk(
+def test_the_index_drops_rows_after_the_names_are_on_disk(
     root: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """A power loss between the two would leave the old object without etag, or an upload lost."""
+    """Otherwise a power loss between the two would leave an object without etag, or lose an upload."""
     store = LocalStore(root)
     store.put("a", b"1", metadata={"k": "v"})
     staged = store.stage("a", b"2")
@@ -1146,8 +1146,8 @@ def test_the_index_forgets_nothing_before_the_names_are_on_the_disk(
     assert counts() == {"put": (2, 1), "publish": (1, 0)}.get(change, (1, 1))
 
 
-def test_a_new_file_that_has_the_inode_of_a_gone_one_keeps_its_row(root: Path) -> None:
-    """What is left of a gone file is dropped later, and its inode number may be in use again by then."""
+def test_a_new_file_with_a_reused_inode_keeps_its_row(root: Path) -> None:
+    """The row of a removed file is dropped later, when its inode number may already be in use again."""
     LocalStore(root).put("a", b"1")
     index = Index(str(root / ".commitlog" / "index.sqlite"), durable=False)
     found = (root / "a").stat()

@@ -16,10 +16,8 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path)
 
 
-def test_adopted_files_are_published_as_if_they_had_been_uploaded(
-    store: LocalStore, tmp_path: Path
-) -> None:
-    """They lose their old names at once, and once published have the new ones and a nonce."""
+def test_adopted_files_are_published_like_uploads(store: LocalStore, tmp_path: Path) -> None:
+    """They lose their old names at once. Publishing gives them their new names and a nonce."""
     (tmp_path / "_hidden").mkdir()
     (tmp_path / "_hidden/a").write_bytes(b"first")
     (tmp_path / "_hidden/b").write_bytes(b"second!")
@@ -37,7 +35,7 @@ def test_adopted_files_are_published_as_if_they_had_been_uploaded(
 
 
 def test_a_store_below_a_base_adopts_into_that_base(tmp_path: Path) -> None:
-    """A store that was opened within another one's directory adopts and publishes its own paths."""
+    """A store that was opened in another store's directory adopts and publishes its own paths."""
     LocalStore(tmp_path).put("elsewhere", b"")
     inner = LocalStore(tmp_path / "inner")
     (tmp_path / "inner").mkdir()
@@ -48,7 +46,7 @@ def test_a_store_below_a_base_adopts_into_that_base(tmp_path: Path) -> None:
 
 
 def test_more_files_than_a_batch_are_all_adopted(store: LocalStore, tmp_path: Path) -> None:
-    """However many there are, each becomes one upload, in their order."""
+    """Each file becomes one upload, in the order of the files."""
     for number in range(501):
         (tmp_path / f"{number:03}").write_bytes(b"")
     staged = store.adopt({f"{number:03}": f"to-{number:03}" for number in range(501)})
@@ -57,7 +55,7 @@ def test_more_files_than_a_batch_are_all_adopted(store: LocalStore, tmp_path: Pa
 
 
 def test_nothing_is_adopted_if_one_is_missing(store: LocalStore, tmp_path: Path) -> None:
-    """A path without a file raises, and the others keep their names."""
+    """A path without a file raises `NotFound`, and the other files keep their names."""
     (tmp_path / "a").write_bytes(b"x")
     with pytest.raises(NotFound, match="'missing'"):
         store.adopt({"a": "b", "missing": "c"})
@@ -66,7 +64,7 @@ def test_nothing_is_adopted_if_one_is_missing(store: LocalStore, tmp_path: Path)
 
 
 def test_a_link_is_not_adopted(store: LocalStore, tmp_path: Path) -> None:
-    """A symbolic link could lead anywhere, so neither it nor what it leads to is taken."""
+    """A symbolic link could lead anywhere, so neither the link nor its target is adopted."""
     (tmp_path / "a").write_bytes(b"x")
     (tmp_path / "link").symlink_to("a")
     with pytest.raises(InvalidPath):

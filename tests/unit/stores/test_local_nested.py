@@ -1,4 +1,4 @@
-"""A local store and a directory in it that is opened as a store: one index, or a refusal."""
+"""A local store, and a directory in it that is opened as a store: one index, or a refusal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ while done < int(sys.argv[3]):
         pass
 """
 
-#: Runs a command where only the directory $1 is mounted, at $2, as in a container.
+#: Runs a command with only the directory $1 mounted, at $2, as in a container.
 _MOUNTED = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
 
 
@@ -39,7 +39,7 @@ def _index(directory: Path) -> Path:
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o755])
 def test_processes_of_both_directories_lose_no_increment(tmp_path: Path, mode: int) -> None:
-    """Volumes of containers are often writable for all. There is one index, whatever the mode."""
+    """Volumes of containers are often writable by all. There is one index, whatever the mode."""
     outer = tmp_path / "outer"
     LocalStore(outer).put("inner/counter", b"0")
     outer.chmod(mode)
@@ -65,8 +65,8 @@ def _as_another_user(outer: Path) -> None:
         os.chown(file, 12345, -1)
 
 
-def test_an_index_that_another_user_put_into_tmp_does_not_count(tmp_path: Path) -> None:
-    """It would have a say in what this user writes. A directory of one's own has one of its own."""
+def test_the_index_of_another_user_in_tmp_is_ignored(tmp_path: Path) -> None:
+    """Otherwise that user could affect the writes of this user, whose directory gets its own index."""
     outer = tmp_path / "tmp"
     LocalStore(outer).put("x", b"")
     _as_another_user(outer)
@@ -75,8 +75,8 @@ def test_an_index_that_another_user_put_into_tmp_does_not_count(tmp_path: Path) 
     assert _index(mine).exists()
 
 
-def test_it_is_refused_where_the_other_user_may_write(tmp_path: Path) -> None:
-    """That user writes under the other index, and would not be waited for."""
+def test_a_directory_that_the_other_user_may_write_is_refused(tmp_path: Path) -> None:
+    """That user locks the other index, so the writes of the two users would not exclude each other."""
     outer = tmp_path / "tmp"
     LocalStore(outer).put("shared/x", b"")
     _as_another_user(outer)
@@ -85,11 +85,11 @@ def test_it_is_refused_where_the_other_user_may_write(tmp_path: Path) -> None:
         LocalStore(outer / "shared").put("x", b"1")
 
 
-def test_an_index_below_is_respected(tmp_path: Path) -> None:
-    """One that a container has made, into which only the inner directory is mounted.
+def test_an_index_in_a_nested_directory_is_respected(tmp_path: Path) -> None:
+    """A container that mounts only the inner directory has created an index there.
 
-    Nothing is changed past its lock: the outer store refuses, and an inner one that was open before
-    goes on under the new index.
+    No change bypasses its lock: the outer store refuses. An inner store that was open before goes on
+    with the new index.
     """
     outer, place = tmp_path / "outer", tmp_path / "container"
     place.mkdir()

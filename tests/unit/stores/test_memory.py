@@ -15,12 +15,12 @@ from commitlog.testing import ManualClock, check_object_store
 
 @pytest.mark.parametrize("url", ["memory://", "memory://checked", "memory://checked/pre fix/é"])
 def test_keeps_the_contract(url: str) -> None:
-    """The memory store keeps the whole contract, whatever prefix it was opened on."""
+    """The memory store keeps the whole contract, with or without a prefix."""
     check_object_store(MemoryStore(url), keys=20)
 
 
 def test_stores_of_one_name_share_their_objects() -> None:
-    """Two stores of one name are one store, and prefixes of it agree on keys."""
+    """Two stores with the same name have the same objects, and all prefixes agree on keys."""
     whole, part = MemoryStore("memory://shared"), MemoryStore("memory://shared/a/b")
     part.put("c", b"x")
     staged = part.stage("d", b"y")
@@ -34,8 +34,8 @@ def test_stores_of_one_name_share_their_objects() -> None:
     assert [info.path for info in part.list()] == ["c", "d"]
 
 
-def test_an_abort_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error that ended an upload is what the caller hears of, whichever store it is on."""
+def test_a_failed_abort_does_not_hide_the_first_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller gets the error that ended the upload, in every store."""
 
     def abort() -> None:
         raise Unavailable("no answer")
@@ -53,7 +53,7 @@ def test_an_abort_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_prefix_does_not_show_its_neighbours() -> None:
-    """A store opened on a prefix sees nothing of a sibling whose name begins with it."""
+    """A store opened on a prefix does not see a sibling whose name begins with the prefix."""
     MemoryStore("memory://neighbours").put("ab/c", b"")
     store = MemoryStore("memory://neighbours/a")
     store.put("x", b"")
@@ -61,15 +61,15 @@ def test_a_prefix_does_not_show_its_neighbours() -> None:
     assert not list(MemoryStore("memory://another-name").list())
 
 
-def test_a_store_without_a_name_is_shared_with_nobody() -> None:
-    """Each store opened on memory:// alone is empty."""
+def test_a_store_without_a_name_is_not_shared() -> None:
+    """Each store opened as memory:// is empty."""
     store = MemoryStore()
     store.put("a", b"")
     assert not list(MemoryStore().list())
 
 
-def test_a_name_is_forgotten_with_its_last_store() -> None:
-    """Objects live as long as some store of their name does, and no longer."""
+def test_objects_are_dropped_with_the_last_store_of_their_name() -> None:
+    """Objects live as long as a store with their name, and no longer."""
     store = MemoryStore("memory://forgotten")
     store.put("a", b"")
     second = MemoryStore("memory://forgotten")
@@ -81,8 +81,8 @@ def test_a_name_is_forgotten_with_its_last_store() -> None:
     assert not list(MemoryStore("memory://forgotten").list())
 
 
-def test_goes_by_the_clock_it_is_given() -> None:
-    """Objects and uploads are dated, and fences enforced, by the store's own clock."""
+def test_times_come_from_the_given_clock() -> None:
+    """The store's own clock dates objects and uploads, and decides whether a request has expired."""
     clock = ManualClock(epoch=1000.25)
     store = MemoryStore(clock=clock)
     assert store.begin_head("a")().store_time == 1000
@@ -98,8 +98,8 @@ def test_goes_by_the_clock_it_is_given() -> None:
     assert store.get("a").data == b"1"
 
 
-def test_takes_its_random_words_from_outside() -> None:
-    """With given words a run is reproducible: etags, upload ids and nonces are made of them."""
+def test_random_ids_come_from_new_id() -> None:
+    """With `new_id` a run is reproducible: etags, upload ids and nonces are made with it."""
     numbers = count()
     store = MemoryStore(new_id=lambda: f"w{next(numbers)}")
     assert store.put("a", b"").etag == '"w0"'
@@ -109,6 +109,6 @@ def test_takes_its_random_words_from_outside() -> None:
 
 
 def test_another_scheme_is_refused() -> None:
-    """A URL of another store is a configuration error."""
+    """The URL of another kind of store is a configuration error."""
     with pytest.raises(ConfigurationError):
         MemoryStore("file:///tmp")

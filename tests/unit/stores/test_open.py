@@ -18,7 +18,7 @@ from commitlog.urls import parse_store_url
 
 
 def test_the_scheme_names_the_implementation(tmp_path: Path) -> None:
-    """A URL, parsed or not, and the path of a directory open the store that they name."""
+    """A URL as text or parsed, and the path of a directory, open the matching store."""
     assert isinstance(open_store("memory://"), MemoryStore)
     assert isinstance(open_store(parse_store_url("memory://x")), MemoryStore)
     for url in (str(tmp_path), f"file://{tmp_path}"):
@@ -31,7 +31,7 @@ def test_the_scheme_names_the_implementation(tmp_path: Path) -> None:
 
 
 def test_the_clock_is_passed_on() -> None:
-    """The store goes by the clock that it was opened with."""
+    """The store uses the clock that it was opened with."""
     assert open_store("memory://", clock=ManualClock(epoch=7.0)).begin_head("a")().store_time == 7
 
 
@@ -39,14 +39,14 @@ def test_the_clock_is_passed_on() -> None:
     ("url", "option"),
     [("memory://", "region"), ("/tmp", "profile"), ("s3://bucket", "colour"), ("memory://", "colour")],
 )
-def test_an_option_that_the_store_does_not_take_is_refused(url: str, option: str) -> None:
-    """Options are never ignored, since they might have been meant to matter."""
+def test_an_option_that_the_store_does_not_have_is_refused(url: str, option: str) -> None:
+    """Options are never ignored, because the user expects an effect."""
     with pytest.raises(ConfigurationError, match=option):
         open_store(url, **{option: "x"})
 
 
 def test_boto3_is_not_imported_for_a_local_store(tmp_path: Path) -> None:
-    """Nobody pays for the S3 client who does not use it."""
+    """The S3 client is loaded only for S3."""
     code = (
         "import sys; from commitlog.stores.open import open_store;"
         f"open_store({str(tmp_path)!r}).put('a', b''); open_store('memory://');"

@@ -1,4 +1,4 @@
-"""Options of objects of S3: headers, and values that are refused."""
+"""Options of S3 objects: their headers, and refused values."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ALL = {
 }
 
 
-def test_which_requests_have_which_headers() -> None:
-    """Tags of a copy replace those of its source. Who pays is said each time."""
+def test_options_become_headers_by_kind_of_request() -> None:
+    """The tags of a copy replace those of its source. The payer is sent with each request."""
     options = ObjectOptions(**ALL, request_payer="requester")
     assert options.of_new_objects == {
         "x-amz-storage-class": "STANDARD_IA",
@@ -76,7 +76,7 @@ def test_every_option_has_a_header() -> None:
 def test_options_that_cannot_be_honoured_are_refused(
     options: dict[str, str], error: type[CommitError]
 ) -> None:
-    """Before anything is sent, and without a secret in the message."""
+    """They are refused before a request is sent, and the message has no secret."""
     for call in (
         lambda: open_store("s3://bucket", endpoint_url="http://127.0.0.1:1", **options),
         lambda: commitlog.connect("s3://bucket", endpoint_url="http://127.0.0.1:1", **options),
@@ -87,13 +87,13 @@ def test_options_that_cannot_be_honoured_are_refused(
 
 
 def test_a_directory_bucket_is_refused() -> None:
-    """It takes neither our signatures nor an MD5."""
+    """It supports neither our signatures nor an MD5."""
     with pytest.raises(NotSupported, match="directory bucket"):
         open_store("s3://name--use1-az4--x-s3", region="us-east-1")
 
 
 def test_options_of_objects_are_for_s3(tmp_path: Any) -> None:
-    """A table and a directory have no objects of S3."""
+    """A table and a local directory do not have them."""
     with pytest.raises(ConfigurationError, match="storage_class"):
         open_store(str(tmp_path), storage_class="STANDARD")
     with pytest.raises(ConfigurationError, match="storage_class"):

@@ -1,4 +1,4 @@
-"""`CountingTable`: every kind of request is counted, and nothing else changes."""
+"""`CountingTable`: every kind of request is counted, and the behaviour is unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from commitlog.testing import ManualClock, check_table
 from commitlog.urls import parse_table_url
 from support.namespace import ServiceTable, Wire
 
-#: Counts that are not of requests to a table.
+#: Counters that are not for requests to a table.
 OTHER = {"calls", "unavailable", "unknown", "conflicts", "retries", "refused", "recognised"}
 
 
@@ -35,7 +35,7 @@ def test_a_counting_table_keeps_the_contract() -> None:
 
 
 def test_an_error_is_counted_once_for_each_request() -> None:
-    """This includes a request whose answer is awaited later."""
+    """This includes a request whose response is awaited later."""
     recorder = RequestRecorder()
 
     def fail() -> None:

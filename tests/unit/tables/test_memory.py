@@ -1,4 +1,4 @@
-"""Tables in memory: who shares what, and when it goes."""
+"""Tables in memory: sharing by name, and their lifetime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _open(url: str, clock: ManualClock | None = None) -> MemoryTable:
 
 
 def test_named_tables_are_shared() -> None:
-    """Whoever opens the same name within the process meets the same items."""
+    """All users of a name within the process have the same items."""
     one, other = _open("memory://shared"), _open("memory://shared")
     assert one.create() is True
     assert other.create() is False
@@ -27,22 +27,22 @@ def test_named_tables_are_shared() -> None:
 
 
 def test_unnamed_tables_are_not_shared() -> None:
-    """Tables without a name have nothing to do with each other."""
+    """Each table without a name is separate."""
     one, other = _open("memory://"), _open("memory://")
     one.create()
     with pytest.raises(TableNotFound):
         other.check()
 
 
-def test_named_table_goes_with_its_last_user() -> None:
-    """Once nobody has the table open, its name means a new one."""
+def test_a_named_table_is_dropped_with_its_last_user() -> None:
+    """After the last table object of a name is gone, the name opens a new table."""
     table = _open("memory://passing")
     table.create()
     del table
     assert _open("memory://passing").create() is True
 
 
-def test_what_is_returned_is_the_callers() -> None:
+def test_returned_items_are_copies() -> None:
     """Changing an item that was read changes nothing in the table."""
     table = _open("memory://")
     table.create()
@@ -53,8 +53,8 @@ def test_what_is_returned_is_the_callers() -> None:
     assert table.get(Key("a")) == {"path": "a", "n": 1}
 
 
-def test_sweep() -> None:
-    """A sweep removes what has expired by the table's clock; until then it is there for all."""
+def test_a_sweep_removes_expired_items() -> None:
+    """It removes the items that have expired by the table's clock. Until then all readers see them."""
     clock = ManualClock(epoch=1000.0)
     table = _open("memory://", clock)
     table.create()

@@ -1,4 +1,4 @@
-"""What an item may be, and how it is written down."""
+"""The rules for items, and their encoding."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ values: st.SearchStrategy[Value] = st.one_of(
 )
 items = st.dictionaries(texts.filter(bool), values, max_size=6)
 
-# Few names and values, so that conditions and items often have to do with each other.
+# Few names and values, so that conditions often refer to attributes of the items.
 few_values: st.SearchStrategy[Value] = st.sampled_from([0, 1, "1", "", b"1", True, False])
 few_names = st.sampled_from(["generation", "owner", "ttl"])
 parts = st.one_of(st.builds(Absent, st.none() | few_names), st.builds(Equals, few_names, few_values))
@@ -65,8 +65,8 @@ few_items = st.dictionaries(few_names, few_values, max_size=3)
         Check(Key("z", "z" * 1000), Absent()),
     ],
 )
-def test_all_that_a_transaction_is_about_counts(write: Put | Delete | Check) -> None:
-    """Whether it is put, removed or only looked at: names and values together make four megabytes."""
+def test_all_writes_count_toward_the_size_of_a_transaction(write: Put | Delete | Check) -> None:
+    """Names and values of puts, deletes and checks together have at most four megabytes."""
     share = MAX_TRANSACTION_BYTES // 16
     keys = len("path") + len("etag") + 2
     puts = [
@@ -80,7 +80,7 @@ def test_all_that_a_transaction_is_about_counts(write: Put | Delete | Check) -> 
 
 @given(items)
 def test_marshalling_round_trip(item: Item) -> None:
-    """What is written down as JSON comes back with the very values and types."""
+    """An item that is encoded as JSON is decoded to the same values and types."""
     text = to_json(marshal(item))
     text.encode()
     back = unmarshal(json.loads(text))
@@ -103,8 +103,8 @@ def test_marshalling_round_trip(item: Item) -> None:
         None,
     ],
 )
-def test_unmarshal_of_what_others_wrote(wire: dict[str, object]) -> None:
-    """An attribute that no value can hold is refused by its name rather than dropped."""
+def test_unmarshal_refuses_unknown_attribute_values(wire: dict[str, object]) -> None:
+    """An attribute without a valid value raises an error with its name, rather than being dropped."""
     with pytest.raises(CorruptRecord, match="'size'"):
         unmarshal({"path": {"S": "a"}, "size": wire})
 
@@ -120,10 +120,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Table]:
 
 
 @given(stored=st.none() | few_items, condition=conditions)
-def test_conditions_of_tables(
+def test_a_conditional_write_needs_its_condition(
     tables: list[Table], stored: Item | None, condition: TableCondition
 ) -> None:
-    """A conditional write happens exactly if `holds` says so of what is stored."""
+    """A conditional write happens if and only if `holds` is true for the stored item."""
     key = Key("a", "*")
     old = None if stored is None else {**stored, "path": "a", "etag": "*"}
     new: Item = {"path": "a", "etag": "*", "new": True}
@@ -144,19 +144,19 @@ def test_conditions_of_tables(
 
 @given(st.builds(Key, texts.filter(bool), st.none() | texts.filter(bool)))
 def test_token_round_trip(key: Key) -> None:
-    """The token of a page gives back the key it was made of."""
+    """The token of a page decodes to the key that it was made from."""
     assert key_of_token(token_of_key(key)) == key
 
 
 @pytest.mark.parametrize("token", ["", "x", "[]", '["a"]', "[1, 2]", '["a", 1]', "null"])
-def test_token_of_something_else(token: str) -> None:
-    """A token that none of the tables made is refused."""
+def test_a_token_of_something_else_is_refused(token: str) -> None:
+    """A token that no table made raises ValueError."""
     with pytest.raises(ValueError, match="not the token"):
         key_of_token(token)
 
 
-def test_subclasses_of_values() -> None:
-    """A value that would come back as another type is refused when it is given."""
+def test_subclasses_of_value_types_are_refused() -> None:
+    """A value that would be read back as another type is refused when it is written."""
 
     class Word(str):
         pass
@@ -167,14 +167,14 @@ def test_subclasses_of_values() -> None:
         check_condition(Equals("owner", Word("x")))
 
 
-def test_options_of_a_table_without_service() -> None:
-    """Options for a service are refused where there is none, rather than ignored."""
+def test_options_of_a_service_are_refused_by_local_tables() -> None:
+    """They are refused rather than ignored."""
     with pytest.raises(ConfigurationError, match="endpoint_url"):
         open_table("memory://", SCHEMA, endpoint_url="http://127.0.0.1:1")
 
 
 def test_errors_can_be_pickled() -> None:
-    """Errors come whole out of other processes, with what was found."""
+    """Errors keep their attributes when they come from other processes."""
     failed = ConditionFailed("no", item={"path": "a", "n": 1}, item_known=True)
     canceled = TransactionCanceled("no", (None, failed))
     refused = Refused("no", code="ValidationException", answer={"__type": "x"})
