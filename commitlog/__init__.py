@@ -1,6 +1,6 @@
 """commitlog: the commit layer for object stores.
 
-Did my write, my job or my rename happen: yes, no, or (rarely, and said out loud) unknown?
+Each write, job and rename succeeds, fails without any change, or (rarely) raises `OutcomeUnknown`.
 
 >>> import commitlog
 >>> store = commitlog.connect("memory://")

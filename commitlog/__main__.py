@@ -15,8 +15,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command that the arguments name, and exit with its status.
 
-    What ends processes otherwise, SIGTERM and SIGHUP, ends it as Ctrl-C does: what can be taken back
-    is. A signal that whoever started it has had ignored, as nohup(1) does, stays so.
+    SIGTERM and SIGHUP end the command as Ctrl-C does: it undoes the changes that can be undone. A signal
+    that was ignored when the process started, as under nohup(1), stays ignored.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:

@@ -452,7 +452,7 @@ class Tail:
         """Drop the cache entries that a batch from `start` does not need.
 
         Such a batch begins with the record after `start.version`, or with the rest of the snapshot that
-        `start` is in. An earlier position is valid all the same: its records are read again.
+        `start` is in. An earlier position stays valid: its records are read again.
         """
         if not start.snapshot:
             self._snapshot = None
