@@ -26,7 +26,12 @@ from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem, Severi
 from commitlog.namespace.fsck.repair import Outcome, RepairReport
 from commitlog.namespace.gc.objects import GcReport
 from commitlog.namespace.gc.trash import TrashReport
-from commitlog.namespace.jobs.committer import Attempt, DirectoryCommitter, abort_uploads, sweep_staging
+from commitlog.namespace.jobs.committer import (
+    Attempt,
+    DirectoryCommitter,
+    abort_stale_attempts,
+    abort_uploads,
+)
 from commitlog.namespace.log.compaction import CompactionReport
 from commitlog.namespace.log.restore import Restorer, RestoreReport
 from commitlog.namespace.log.restore_writer import LostFile
@@ -76,6 +81,6 @@ __all__ = [
     "Summary",
     "SyncReport",
     "TrashReport",
+    "abort_stale_attempts",
     "abort_uploads",
-    "sweep_staging",
 ]

@@ -19,7 +19,7 @@ from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.fsck.references import find_referenced
 from commitlog.namespace.fsck.repair import Outcome, Repairer, RepairReport
 from commitlog.namespace.gc.objects import Collector, GcReport
-from commitlog.namespace.gc.trash import Sweeper, TrashReport
+from commitlog.namespace.gc.trash import TrashEmptier, TrashReport
 from commitlog.namespace.log.compaction import CompactionReport, Compactor
 from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.log.recovery import Recovery
@@ -104,13 +104,13 @@ class Maintenance:
             progress: called from time to time with the report so far.
         """
         self._context.describe()
-        sweeper = Sweeper(
+        emptier = TrashEmptier(
             tree=self._context.tree,
             keys=self._context.keys,
             planning=self._context.planning,
             changes=self._context.changes,
         )
-        return sweeper.sweep(progress)
+        return emptier.empty(progress)
 
     def gc(self, progress: Callable[[GcReport], object] | None = None) -> GcReport:
         """Remove unreferenced content after its grace period; return a report.
@@ -335,8 +335,8 @@ class Maintenance:
         Args:
             older_than: only changes that began at least so many seconds ago. This must be longer than a
                 request may be on its way, and than its sender repeats it, 900 s
-                (`commitlog.namespace.write.transaction.LATEST`). Less is safe if no client changes the
-                namespace meanwhile.
+                (`commitlog.namespace.write.transaction.SEND_WITHIN`). Less is safe if no client changes
+                the namespace meanwhile.
 
         Raises `ConfigurationError` if the namespace was opened without a log. Raises `CorruptRecord` or
         `FormatTooNew` for an entry that cannot be read, after it has decided all other changes for which

@@ -551,7 +551,7 @@ class Namespace:
         new = _new_files(files, attributes)
         self._context.describe()
         linked = self._context.bulk_linker(executor).link(directory, new)
-        for error in linked.taken.values():
+        for error in linked.errors.values():
             raise error
 
     def _check_creatable(self, path: str, *, overwrite: bool, parents: bool) -> None:
@@ -570,7 +570,7 @@ class Namespace:
         except OutcomeUnknown:
             raise
         except CommitError:
-            self._context.content.drop(data)
+            self._context.content.remove(data)
             raise
 
     # names

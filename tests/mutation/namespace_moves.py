@@ -128,7 +128,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         rule="the sweeper forgets what is empty",
         edit=Edit(
             (
-                "Sweeper._forget",
+                "TrashEmptier._remove_directory",
                 "if next(table.query(self.keys.shard(trashed.id, shard)), None) is not None:",
                 "if False:",
             )

@@ -102,7 +102,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         rule="on tables without tokens it is recognised by a word that every record bears",
         edit=Edit(
             (
-                "Changes._refused_after_all",
+                "Changes._is_refused",
                 'return reason.item is None or reason.item.get("word") != change.id',
                 "return True",
             )
@@ -120,7 +120,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         rule="a refusal that may be the work of an own request is told from others by the word",
         edit=Edit(
             (
-                "Changes._is_done",
+                "Changes._is_applied",
                 'return found is not None and found.get("word") == change.id',
                 "return found is not None",
             )
@@ -136,7 +136,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="a retry without the token",
         where="namespace.md#atomicity",
         rule="a lost answer is followed by the same transaction with the same token",
-        edit=Edit(("Changes._settle", "token=change.id", "token=None")),
+        edit=Edit(("Changes._send", "token=change.id", "token=None")),
         setting=naming(
             {"A": [write("f", b"1", overwrite=False)], "B": [1.0, delete("f")]}, Fault.DUPLICATED
         ),
@@ -149,7 +149,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         rule="`OutcomeUnknown` is left if somebody else changed the same between two attempts",
         edit=Edit(
             (
-                "Changes._settle",
+                "Changes._send",
                 ('if unknown is not None:\n    raise unknown from error\nself.recorder.add("refused")'),
                 'self.recorder.add("refused")',
             )
@@ -165,7 +165,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="throttling after a lost answer taken for failure",
         where="namespace.md#atomicity",
         rule="nothing has happened if it raises, but for `OutcomeUnknown`",
-        edit=Edit(("Changes._settle", "failed = unknown or last", "failed = last or unknown")),
+        edit=Edit(("Changes._send", "failed = unknown or last", "failed = last or unknown")),
         setting=naming(
             {"A": [write("f", b"1")]},
             forced=(
@@ -185,8 +185,8 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             (
                 "Namespace._link_own",
                 "except OutcomeUnknown:\n    raise\n"
-                "except CommitError:\n    self._context.content.drop(data)",
-                "except CommitError:\n    self._context.content.drop(data)",
+                "except CommitError:\n    self._context.content.remove(data)",
+                "except CommitError:\n    self._context.content.remove(data)",
             )
         ),
         setting=_OVERTAKEN,
@@ -220,7 +220,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
                 "Collector._collect",
                 "errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])",
                 (
-                    "self._forget(batch, done)\n"
+                    "self._remove_records(batch, done)\n"
                     "errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])"
                 ),
             )
@@ -255,8 +255,8 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Changes.apply",
-                "with self.log.run(change.to_log()):\n    self._settle(change, began)",
-                "with self.log.run(change.to_log()):\n    pass\nself._settle(change, began)",
+                "with self.log.run(change.to_log()):\n    self._send(change, began)",
+                "with self.log.run(change.to_log()):\n    pass\nself._send(change, began)",
             )
         ),
         setting=naming({"A": [write("f", b"1")]}, logged=True),
@@ -270,8 +270,8 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Changes.apply",
-                "with self.log.run(change.to_log()):\n    self._settle(change, began)",
-                "self._settle(change, began)\nwith self.log.run(change.to_log()):\n    pass",
+                "with self.log.run(change.to_log()):\n    self._send(change, began)",
+                "self._send(change, began)\nwith self.log.run(change.to_log()):\n    pass",
             )
         ),
         setting=naming({"A": [write("f", b"1")]}, logged=True),

@@ -19,7 +19,13 @@ from commitlog.cli.output import (
 )
 from commitlog.cli.parameters import DURATION
 from commitlog.errors import CommitError
-from commitlog.namespace import CompactionReport, GcReport, TrashReport, abort_uploads, sweep_staging
+from commitlog.namespace import (
+    CompactionReport,
+    GcReport,
+    TrashReport,
+    abort_stale_attempts,
+    abort_uploads,
+)
 
 __all__ = ["abandoned_option", "compact", "gc", "recover"]
 
@@ -60,7 +66,7 @@ def gc(connection: Connection, name: str, json: bool) -> None:
       commitlog namespace gc lake
     """
     namespace = connection.namespace(name)
-    abandoned = sweep_staging(namespace)
+    abandoned = abort_stale_attempts(namespace)
     with counted("emptying the trash") as count:
 
         def swept_so_far(done: TrashReport) -> None:

@@ -193,12 +193,12 @@ class Importer:
             linked = self.linker.link(target, files, within=directory.id)
         except TransactionTooLarge as error:  # of a single file: the path is too deep for every file
             return _refused(done, new.values(), error)
-        refused = [(new[name].path, str(error)) for name, error in linked.taken.items()]
+        refused = [(new[name].path, str(error)) for name, error in linked.errors.items()]
         return evolve(
             done,
-            files=done.files + len(linked.made),
-            known=done.known + len(linked.known),
-            bytes=done.bytes + sum(new[name].size for name in linked.made),
+            files=done.files + len(linked.created),
+            known=done.known + len(linked.existing),
+            bytes=done.bytes + sum(new[name].size for name in linked.created),
             refused=done.refused + refused,
         )
 

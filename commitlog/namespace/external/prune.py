@@ -21,7 +21,7 @@ from commitlog.namespace.external.listing_diff import ListingDiff, diff_listing
 from commitlog.namespace.external.overlay import NameDiff, Overlay
 from commitlog.namespace.external.store import WINDOW
 from commitlog.namespace.external.sync import Synchronizer
-from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
+from commitlog.namespace.gc.deletes import RETRYABLE, RecordDeleter
 from commitlog.namespace.model.backing import backing_path
 from commitlog.namespace.model.records import Entry, Tombstone
 from commitlog.namespace.write.plan_common import PlanContext
@@ -84,7 +84,7 @@ class Pruner:
             done.directories += 1
             try:
                 pending += self._prune(directory, done)
-            except AGAIN as error:
+            except RETRYABLE as error:
                 done.fail(directory.id, error)
             if progress is not None:
                 progress(done.report())
@@ -200,7 +200,7 @@ class Pruner:
                     self.synchronizer.changes.apply(plan_remove_files(self.planning, [file]))
                 except PlanOutdated:
                     continue  # the file has changed since
-                except AGAIN as error:
+                except RETRYABLE as error:
                     done.fail(file.id, error)
                 else:
                     done.files += 1

@@ -22,10 +22,10 @@ from commitlog.tables.api import (
     Write,
 )
 
-__all__ = ["AGAIN", "DeleteReport", "RecordDeleter"]
+__all__ = ["RETRYABLE", "DeleteReport", "RecordDeleter"]
 
 #: Errors after which a removal can be tried again.
-AGAIN = (Conflict, OutcomeUnknown, Unavailable)
+RETRYABLE = (Conflict, OutcomeUnknown, Unavailable)
 
 
 @frozen
@@ -43,7 +43,7 @@ class DeleteReport:
 
 
 @define
-class _Sums:
+class _Totals:
     """A mutable `DeleteReport`."""
 
     keys: set[Key] = field(factory=set)
@@ -73,14 +73,14 @@ class RecordDeleter:
             deletes: the removals, each with its condition.
             check: an extra condition; if it does not hold, nothing is removed.
         """
-        sums = _Sums()
+        totals = _Totals()
         room = MAX_TRANSACTION_WRITES - (check is not None)
         for start in range(0, len(deletes), room):
-            self._remove(deletes[start : start + room], check, sums)
-        return DeleteReport(sums.keys, sums.failed)
+            self._remove(deletes[start : start + room], check, totals)
+        return DeleteReport(totals.keys, totals.failed)
 
     def _remove(
-        self, deletes: Sequence[Delete], check: Check | None, sums: _Sums, *, unknown: bool = False
+        self, deletes: Sequence[Delete], check: Check | None, totals: _Totals, *, unknown: bool = False
     ) -> None:
         """Remove records with one transaction.
 
@@ -99,7 +99,7 @@ class RecordDeleter:
                     self.table.delete(deletes[0].key, condition=deletes[0].condition)
                 else:
                     self.table.transact(writes, token=token)
-                sums.keys.update(each.key for each in deletes)
+                totals.keys.update(each.key for each in deletes)
             except OutcomeUnknown:
                 unknown = True
                 raise
@@ -107,11 +107,11 @@ class RecordDeleter:
                 # Another client was first; or a request succeeded whose answer was lost.
                 if len(deletes) > 1:
                     for each in deletes:
-                        self._remove([each], check, sums, unknown=unknown)
+                        self._remove([each], check, totals, unknown=unknown)
                 elif unknown and self.table.get(deletes[0].key) is None:
-                    sums.keys.add(deletes[0].key)
+                    totals.keys.add(deletes[0].key)
 
         try:
-            self.backoff.retry(self.clock, remove, on=AGAIN)
-        except AGAIN as failed:
-            sums.failed.update((each.key, failed) for each in deletes)
+            self.backoff.retry(self.clock, remove, on=RETRYABLE)
+        except RETRYABLE as failed:
+            totals.failed.update((each.key, failed) for each in deletes)

@@ -15,7 +15,7 @@ from commitlog._util.frozen_map import AppendOnly
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
-from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
+from commitlog.namespace.gc.deletes import RETRYABLE, RecordDeleter
 from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import GARBAGE_SLOTS, Keys
 from commitlog.namespace.model.records import Garbage
@@ -74,7 +74,7 @@ class Collector:
 
     def collect(self, progress: Callable[[GcReport], object] | None = None) -> GcReport:
         """Remove the garbage that is due: see `Namespace.gc`."""
-        done = _Done()
+        done = _Totals()
         orphans: list[Garbage] = []
         due = chain.from_iterable(self._due(slot, done) for slot in range(GARBAGE_SLOTS))
         while batch := list(islice(due, _OBJECTS)):
@@ -84,13 +84,13 @@ class Collector:
                 self._collect_orphans(orphans, done)
                 orphans = []
             if progress is not None:
-                progress(done.collected())
+                progress(done.report())
         self._collect_orphans(orphans, done)
         if orphans and progress is not None:
-            progress(done.collected())
-        return done.collected()
+            progress(done.report())
+        return done.report()
 
-    def _due(self, slot: int, done: _Done) -> Iterator[Garbage]:
+    def _due(self, slot: int, done: _Totals) -> Iterator[Garbage]:
         now = int(self.clock.epoch() * 1000)
         place = self.keys.garbage_slot(slot)
         try:
@@ -106,7 +106,7 @@ class Collector:
         except Unavailable as error:
             done.failed += [(place, str(error))]
 
-    def _collect_orphans(self, orphans: list[Garbage], done: _Done) -> None:
+    def _collect_orphans(self, orphans: list[Garbage], done: _Totals) -> None:
         """Remove objects that were unreferenced when listed, except those that files refer to now."""
         if not orphans:
             return
@@ -115,16 +115,16 @@ class Collector:
         except (AccessDenied, CorruptRecord, FormatTooNew, Unavailable) as error:
             done.failed += ((garbage.data.path, str(error)) for garbage in orphans)
             return
-        self._forget([garbage for garbage in orphans if garbage.data.path in referenced], done)
+        self._remove_records([garbage for garbage in orphans if garbage.data.path in referenced], done)
         rest = (garbage for garbage in orphans if garbage.data.path not in referenced)
         while batch := list(islice(rest, _OBJECTS)):
             self._collect(batch, done)
 
-    def _collect(self, batch: list[Garbage], done: _Done) -> None:
+    def _collect(self, batch: list[Garbage], done: _Totals) -> None:
         errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])
         done.failed += ((path, str(error)) for path, error in errors.items())
         gone = [garbage for garbage in batch if garbage.data.path not in errors]
-        for garbage in self._forget(gone, done):
+        for garbage in self._remove_records(gone, done):
             if garbage.data.own:
                 done.objects += 1
                 done.bytes += garbage.data.size
@@ -137,7 +137,7 @@ class Collector:
             self.verify()
             left = self._delete(paths)
             self.verify()
-        except AGAIN as error:
+        except RETRYABLE as error:
             left = dict.fromkeys(paths, error)
         return left
 
@@ -149,13 +149,13 @@ class Collector:
                 break
             try:
                 left = self.store.delete_many(paths)
-            except AGAIN as error:
+            except RETRYABLE as error:
                 left = dict.fromkeys(paths, error)
-            final |= {path: error for path, error in left.items() if not isinstance(error, AGAIN)}
+            final |= {path: error for path, error in left.items() if not isinstance(error, RETRYABLE)}
             paths = [path for path in left if path not in final]
         return {**final, **left}
 
-    def _forget(self, listed: list[Garbage], done: _Done) -> list[Garbage]:
+    def _remove_records(self, listed: list[Garbage], done: _Totals) -> list[Garbage]:
         """Remove records; return those that this call removed."""
         removals = RecordDeleter(
             table=self.table, clock=self.clock, backoff=self.backoff, new_id=self.new_id
@@ -170,13 +170,13 @@ class Collector:
 
 
 @define
-class _Done:
+class _Totals:
     """The progress of a collection. See `GcReport`."""
 
     objects: int = 0
     bytes: int = 0
     failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
 
-    def collected(self) -> GcReport:
+    def report(self) -> GcReport:
         """Return the report for callers."""
         return GcReport(objects=self.objects, bytes=self.bytes, failed=self.failed)

@@ -18,7 +18,7 @@ from commitlog.errors import (
     TransactionTooLarge,
     Unavailable,
 )
-from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
+from commitlog.namespace.gc.deletes import RETRYABLE, RecordDeleter
 from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import TOP, TRASH, Keys
 from commitlog.namespace.model.records import Entry
@@ -29,7 +29,7 @@ from commitlog.namespace.write.plan_tree import plan_remove_trashed, plan_trash_
 from commitlog.namespace.write.transaction import Change, Changes, DeadlinePassed, PlanOutdated
 from commitlog.tables.api import MAX_TRANSACTION_WRITES, Delete
 
-__all__ = ["Sweeper", "TrashReport"]
+__all__ = ["TrashEmptier", "TrashReport"]
 
 #: Maximum number of files that one change removes: each takes two writes, one entry and one garbage.
 _FILES = MAX_TRANSACTION_WRITES // 2
@@ -53,7 +53,7 @@ class TrashReport:
 
 
 @frozen(kw_only=True)
-class Sweeper:
+class TrashEmptier:
     """A sweeper, which empties the trash of one namespace.
 
     A directory in the trash has no guard records, so no entry can be added to it. Its subdirectories
@@ -66,25 +66,25 @@ class Sweeper:
     planning: PlanContext
     changes: Changes
 
-    def sweep(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
+    def empty(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
         """Remove the contents of the trash; return what this call removed.
 
         Args:
             progress: called from time to time with the report so far.
         """
-        done = _Done(progress)
+        done = _Progress(progress)
         stuck: set[str] = set()
         try:
-            while self._sweep(stuck, done):  # subdirectories move into the trash meanwhile
+            while self._empty_once(stuck, done):  # subdirectories move into the trash meanwhile
                 pass
         except Unavailable as error:
             done.fail(TRASH, error)
-        return done.swept()
+        return done.report()
 
-    def _sweep(self, stuck: set[str], done: _Done) -> bool:
+    def _empty_once(self, stuck: set[str], done: _Progress) -> bool:
         """Remove the current contents of the trash, except `stuck`; return whether there were any."""
         found = False
-        for trashed in self._inside(self._trash(), done):
+        for trashed in self._entries(self._read_trash(), done):
             if trashed.id in stuck:
                 continue
             found = True
@@ -92,7 +92,7 @@ class Sweeper:
             done.stuck.clear()
             try:
                 self._remove_files(trashed, done)
-                self._forget(trashed, done)
+                self._remove_directory(trashed, done)
             except Unavailable as error:
                 done.fail(trashed.id, error)
             if done.stuck:
@@ -100,13 +100,13 @@ class Sweeper:
             done.notify()
         return found
 
-    def _trash(self) -> Entry:
+    def _read_trash(self) -> Entry:
         item = self.tree.table.get(self.keys.entry(TOP, 0, TRASH))
         if item is None:
             raise NotFound(f"there is no namespace {self.keys.namespace!r} in {self.tree.table.url}")
         return Entry.from_item(item)
 
-    def _inside(self, directory: Entry, done: _Done) -> Iterator[Entry]:
+    def _entries(self, directory: Entry, done: _Progress) -> Iterator[Entry]:
         """Yield the entries of a directory; record unreadable ones as failed."""
         for shard in range(directory.shards.now):
             for item in self.tree.table.query(self.keys.shard(directory.id, shard)):
@@ -117,9 +117,9 @@ class Sweeper:
                 else:
                     yield entry
 
-    def _remove_files(self, trashed: Entry, done: _Done) -> None:
+    def _remove_files(self, trashed: Entry, done: _Progress) -> None:
         batch: list[Entry] = []
-        for entry in self._inside(trashed, done):
+        for entry in self._entries(trashed, done):
             if entry.is_directory:
                 self._apply(plan_trash_directory(self.planning, trashed.id, entry), [entry], done)
                 continue
@@ -129,7 +129,7 @@ class Sweeper:
                 batch = []
         self._remove(batch, done)
 
-    def _remove(self, files: list[Entry], done: _Done) -> None:
+    def _remove(self, files: list[Entry], done: _Progress) -> None:
         if not files:
             return
         if self._apply(plan_remove_files(self.planning, files), files, done):
@@ -141,7 +141,7 @@ class Sweeper:
             self._remove(files[:half], done)
             self._remove(files[half:], done)
 
-    def _forget(self, trashed: Entry, done: _Done) -> None:
+    def _remove_directory(self, trashed: Entry, done: _Progress) -> None:
         table = self.tree.table
         for shard in range(trashed.shards.now):
             if next(table.query(self.keys.shard(trashed.id, shard)), None) is not None:
@@ -160,13 +160,13 @@ class Sweeper:
                 return
         done.directories += self._apply(plan_remove_trashed(self.planning, trashed), [trashed], done)
 
-    def _apply(self, change: Change, entries: list[Entry], done: _Done) -> bool:
+    def _apply(self, change: Change, entries: list[Entry], done: _Progress) -> bool:
         """Apply a change; return whether it was applied. Record an error unless it was not needed."""
         for entry in entries:
             done.clear(entry.id)
         try:
             self.changes.apply(change)
-        except (*AGAIN, DeadlinePassed, TransactionTooLarge) as error:
+        except (*RETRYABLE, DeadlinePassed, TransactionTooLarge) as error:
             for entry in entries:
                 done.fail(entry.id, error)
             return False
@@ -179,7 +179,7 @@ class Sweeper:
 
 
 @define
-class _Done:
+class _Progress:
     """The progress of a sweep.
 
     Attributes:
@@ -207,9 +207,9 @@ class _Done:
     def notify(self) -> None:
         """Report the progress."""
         if self.progress is not None:
-            self.progress(self.swept())
+            self.progress(self.report())
 
-    def swept(self) -> TrashReport:
+    def report(self) -> TrashReport:
         """Return the report for callers."""
         return TrashReport(
             files=self.files, directories=self.directories, failed=tuple(self.failed.items())

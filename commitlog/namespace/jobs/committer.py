@@ -43,10 +43,10 @@ from commitlog.namespace.jobs.history import (
     JOB,
     REPLACED_JOBS,
     FoundJob,
-    attempt_at,
+    find_attempt_tag,
     find_job,
-    jobs_of,
-    part_of,
+    part_name,
+    replaced_jobs_of,
 )
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import ATTEMPT, MAX_SHARDS, STAGING, split
@@ -62,8 +62,8 @@ __all__ = [
     "Attempt",
     "DirectoryCommitter",
     "Mode",
+    "abort_stale_attempts",
     "abort_uploads",
-    "sweep_staging",
 ]
 
 #: How to treat an existing directory: add to it; refuse; or replace it with all that is in it.
@@ -72,9 +72,10 @@ Mode: TypeAlias = Literal["append", "error", "overwrite"]
 #: Seconds after which a job that was neither published nor aborted is assumed dead.
 STAGING_AGE = 7 * 86400.0
 
-#: Returns the attributes that the published directory is to have. Its argument is the directory to which
-#: the files are added; None if there is none, or it is replaced. If it raises, nothing is published.
-Fit: TypeAlias = Callable[[Status | None], Mapping[str, str]]
+#: Checks that files can be added to a directory; returns the attributes that the published directory is
+#: to have. Its argument is None if there is no directory, or it is replaced. If it raises an error,
+#: nothing is published.
+SchemaCheck: TypeAlias = Callable[[Status | None], Mapping[str, str]]
 
 #: Number of new files in a directory from which it is spread over more shards.
 _FILES_PER_SHARD = 1000
@@ -97,7 +98,7 @@ class Attempt:
     id: str
 
 
-def _nothing(_: Status | None) -> Mapping[str, str]:
+def _no_attributes(_: Status | None) -> Mapping[str, str]:
     return {}
 
 
@@ -141,13 +142,19 @@ class DirectoryCommitter:
         self._new_id = new_id
         self._executor = executor
 
-    def begin(self, job_id: str | None = None, *, mode: Mode = "append", fit: Fit = _nothing) -> Attempt:
+    def begin(
+        self,
+        job_id: str | None = None,
+        *,
+        mode: Mode = "append",
+        check_schema: SchemaCheck = _no_attributes,
+    ) -> Attempt:
         """Begin an attempt at a job: make its directory, which readers of the target do not see.
 
         Args:
             job_id: any text that is not blank; None: a new id.
             mode: see `Mode`. ``error`` refuses anything at the target, now and when it is published.
-            fit: called now, so that a wrong schema is refused before files are written.
+            check_schema: called now, so that a wrong schema is refused before files are written.
 
         Raises:
             JobAlreadyCommitted: the job is at the target, or was before it was overwritten.
@@ -160,17 +167,19 @@ class DirectoryCommitter:
             raise ConfigurationError(f"a job id is a text that is not blank, not {job_id!r}")
         name = self._new_id()
         job_id = name if job_id is None else job_id
-        found = self._look(job_id)
+        found = self._find_job(job_id)
         self._check(found, job_id, mode)
-        if found.there is None:
+        if found.existing is None:
             self._check_above()
-        fit(None if mode == "overwrite" else found.there)
+        check_schema(None if mode == "overwrite" else found.existing)
         with contextlib.suppress(CommitError):  # a failed cleanup must not fail the job
-            sweep_staging(self.lake, clock=self._clock)
+            abort_stale_attempts(self.lake, clock=self._clock)
         made = self.lake.make_directory(join(STAGING, name), exist_ok=False)
         return Attempt(job_id=job_id, mode=mode, staging=made.path, id=made.id)
 
-    def publish(self, attempt: Attempt, files: Mapping[str, Data], *, fit: Fit = _nothing) -> Status:
+    def publish(
+        self, attempt: Attempt, files: Mapping[str, Data], *, check_schema: SchemaCheck = _no_attributes
+    ) -> Status:
         """Make files of objects, and publish all of them at once; return their directory.
 
         Can be repeated. If the attempt was published before and then overwritten, this returns the
@@ -179,7 +188,7 @@ class DirectoryCommitter:
         Args:
             attempt: as `begin` returned it.
             files: the content of each file, by path below the target.
-            fit: called for the attributes of the directory.
+            check_schema: called for the attributes of the directory.
 
         Raises:
             JobAlreadyCommitted: another attempt at the job was first. Nothing was published: abort this
@@ -195,36 +204,36 @@ class DirectoryCommitter:
         if (done := self.find(attempt)) is not None:
             return done
         try:
-            self._link(attempt, files, fit(None))
-            return self._rename(attempt, fit)
+            self._link(attempt, files, check_schema(None))
+            return self._rename(attempt, check_schema)
         except (NotFound, OutcomeUnknown) as error:
             with contextlib.suppress(CommitError):
                 if (done := self.find(attempt)) is not None:
                     return done
             if not isinstance(error, NotFound) or self._staged(attempt) is not None:
                 raise
-            if (moved := self._elsewhere(attempt)) is not None:
+            if (moved := self._find_moved(attempt)) is not None:
                 return moved
-            raise self._dead(attempt) from error
+            raise self._aborted_error(attempt) from error
 
-    def _elsewhere(self, attempt: Attempt) -> Status | None:
+    def _find_moved(self, attempt: Attempt) -> Status | None:
         """Return an attempt's directory from its present path; None if it was deleted."""
         try:
             path = self.lake.path_of(attempt.id)
             found = None if path is None else self.lake.stat(path)
         except CommitError as error:
-            raise self._lost(attempt) from error
+            raise self._unknown_error(attempt) from error
         if found is not None and found.id != attempt.id:
-            raise self._lost(attempt)
+            raise self._unknown_error(attempt)
         return found
 
-    def _lost(self, attempt: Attempt) -> OutcomeUnknown:
+    def _unknown_error(self, attempt: Attempt) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"the attempt at job {attempt.job_id!r} at {self.target!r} was published or aborted, and its"
             " directory was not found at its path: publish it again, which looks it up again"
         )
 
-    def _dead(self, attempt: Attempt) -> JobAborted:
+    def _aborted_error(self, attempt: Attempt) -> JobAborted:
         return JobAborted(
             f"the attempt at job {attempt.job_id!r} at {self.target!r} was aborted, or assumed dead;"
             " none of its files are there. Run it again"
@@ -235,7 +244,7 @@ class DirectoryCommitter:
 
         None if neither is known to be at the target.
         """
-        return self._look(attempt.job_id).of(attempt.id)
+        return self._find_job(attempt.job_id).published_by(attempt.id)
 
     def abort(self, attempt: Attempt, files: Mapping[str, Data] = MappingProxyType({})) -> bool:
         """Make sure that an attempt is never published. False if it was published or aborted before.
@@ -270,7 +279,7 @@ class DirectoryCommitter:
 
     # inside
 
-    def _look(self, job_id: str) -> FoundJob:
+    def _find_job(self, job_id: str) -> FoundJob:
         return find_job(self.lake, self.target, job_id)
 
     def _check(self, found: FoundJob, job_id: str, mode: Mode) -> None:
@@ -281,7 +290,7 @@ class DirectoryCommitter:
                 job_id=job_id,
                 version=found.job.version,
             )
-        if found.there is not None and mode == "error":
+        if found.existing is not None and mode == "error":
             raise AlreadyExists(
                 f"there is something at {self.target!r}, and the mode is 'error'; nothing was added"
             )
@@ -309,65 +318,67 @@ class DirectoryCommitter:
         if staged.created <= (self._clock.epoch() - STAGING_AGE) * 1000:
             # The store may have been cleaned of its objects since.
             self.abort(attempt)
-            raise self._dead(attempt)
+            raise self._aborted_error(attempt)
         _fill_directory(self.lake, attempt.staging, files, executor=self._executor)
 
-    def _rename(self, attempt: Attempt, fit: Fit) -> Status:
+    def _rename(self, attempt: Attempt, check_schema: SchemaCheck) -> Status:
         """Rename an attempt's directory to the target, or to a part of it."""
-        found = self._look_before_move(attempt)
+        found = self._find_publishable(attempt)
 
         def move() -> Status:
-            done = found.of(attempt.id)
-            return self._move(attempt, found.there, fit) if done is None else done
+            done = found.published_by(attempt.id)
+            return self._move(attempt, found.existing, check_schema) if done is None else done
 
-        def look_again(_: CommitError) -> None:
+        def refresh(_: CommitError) -> None:
             nonlocal found
-            found = self._look_before_move(attempt)
+            found = self._find_publishable(attempt)
 
         return self._backoff.retry(
             self._clock,
             move,
             on=(AlreadyExists, NotFound, PreconditionFailed),
             when=lambda error: not isinstance(error, NotFound) or self._staged(attempt) is not None,
-            before_next=look_again,
+            before_next=refresh,
             exhausted=lambda error: Conflict(
                 f"{self.target!r} kept changing; nothing was published ({error})"
             ),
         )
 
-    def _look_before_move(self, attempt: Attempt) -> FoundJob:
+    def _find_publishable(self, attempt: Attempt) -> FoundJob:
         """Return the state of a job; raise an error if another attempt at it may not be published."""
-        found = self._look(attempt.job_id)
-        if found.of(attempt.id) is None:
+        found = self._find_job(attempt.job_id)
+        if found.published_by(attempt.id) is None:
             self._check(found, attempt.job_id, attempt.mode)
         return found
 
-    def _move(self, attempt: Attempt, there: Status | None, fit: Fit) -> Status:
+    def _move(self, attempt: Attempt, existing: Status | None, check_schema: SchemaCheck) -> Status:
         """Publish with one rename, which is the commit point."""
-        if there is None:
+        if existing is None:
             above = self.target.rpartition("/")[0]
             if above:
                 self.lake.make_directory(above)
             return self.lake.rename(attempt.staging, self.target)
         if attempt.mode == "overwrite":
             inherit = partial(self._inherited, attempt)
-            return self.lake.replace(attempt.staging, self.target, expected=there, inherit=inherit)
-        wanted = fit(there)
-        if any(there.attributes.get(name) != value for name, value in wanted.items()):
-            there = self.lake.set_attributes(self.target, attributes=wanted, expected=there)
-        return self.lake.rename(attempt.staging, join(self.target, part_of(attempt.job_id)), into=there)
+            return self.lake.replace(attempt.staging, self.target, expected=existing, inherit=inherit)
+        wanted = check_schema(existing)
+        if any(existing.attributes.get(name) != value for name, value in wanted.items()):
+            existing = self.lake.set_attributes(self.target, attributes=wanted, expected=existing)
+        return self.lake.rename(
+            attempt.staging, join(self.target, part_name(attempt.job_id)), into=existing
+        )
 
     def _inherited(
-        self, attempt: Attempt, there: Status, entries: Callable[[str], Iterator[Status]]
+        self, attempt: Attempt, existing: Status, entries: Callable[[str], Iterator[Status]]
     ) -> Mapping[str, str]:
         """Return the job ids that an attempt's directory takes over from the one that it replaces."""
-        jobs = jobs_of(there, entries)
-        if attempt_at(attempt.job_id, jobs) is not None:
-            raise PreconditionFailed(f"job {attempt.job_id!r} was added to {there.path!r} meanwhile")
+        jobs = replaced_jobs_of(existing, entries)
+        if find_attempt_tag(attempt.job_id, jobs) is not None:
+            raise PreconditionFailed(f"job {attempt.job_id!r} was added to {existing.path!r} meanwhile")
         return {REPLACED_JOBS: jobs}
 
 
-def sweep_staging(
+def abort_stale_attempts(
     lake: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
 ) -> int:
     """Abort jobs that were begun, or began to be published, `older_than` seconds ago; return how many.

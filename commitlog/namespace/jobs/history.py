@@ -31,11 +31,11 @@ __all__ = [
     "REMEMBERED",
     "REPLACED_JOBS",
     "FoundJob",
-    "attempt_at",
+    "attempt_tag",
+    "find_attempt_tag",
     "find_job",
-    "jobs_of",
-    "part_of",
-    "tag_of",
+    "part_name",
+    "replaced_jobs_of",
 ]
 
 #: Attribute of a directory: the id of the job that made it.
@@ -58,18 +58,18 @@ class FoundJob:
     """The state of a job at the path where it is to be published.
 
     Attributes:
-        there: the entry at that path.
+        existing: the entry at that path.
         job: the directory of the job, or the one that replaced it; None if the job is not known.
-        replaced: the `tag_of` the attempt that was published, if the job was replaced.
+        replaced: the `attempt_tag` of the attempt that was published, if the job was replaced.
     """
 
-    there: Status | None
+    existing: Status | None
     job: Status | None = None
     replaced: str | None = None
 
-    def of(self, directory: str) -> Status | None:
+    def published_by(self, directory: str) -> Status | None:
         """Return `job` if the published attempt is the one whose directory has this id."""
-        if self.job is None or (self.job.id != directory and self.replaced != tag_of(directory)):
+        if self.job is None or (self.job.id != directory and self.replaced != attempt_tag(directory)):
             return None
         return self.job
 
@@ -77,56 +77,56 @@ class FoundJob:
 def find_job(lake: Namespace, target: str, job_id: str) -> FoundJob:
     """Return the state of a job at a path. Raises `NotADirectory` if a file is there."""
     try:
-        there = lake.stat(target)
+        existing = lake.stat(target)
     except NotFound:
-        return FoundJob(there=None)
-    if not there.is_directory:
+        return FoundJob(existing=None)
+    if not existing.is_directory:
         raise NotADirectory(f"{target!r} is a file: a job is published as a directory")
-    if there.attributes.get(JOB) == job_id:
-        return FoundJob(there=there, job=there)
-    jobs = there.attributes.get(REPLACED_JOBS, "")
-    if (replaced := attempt_at(job_id, jobs)) is not None:
-        return FoundJob(there=there, job=there, replaced=replaced)
+    if existing.attributes.get(JOB) == job_id:
+        return FoundJob(existing=existing, job=existing)
+    jobs = existing.attributes.get(REPLACED_JOBS, "")
+    if (replaced := find_attempt_tag(job_id, jobs)) is not None:
+        return FoundJob(existing=existing, job=existing, replaced=replaced)
     with contextlib.suppress(NotFound):
-        return FoundJob(there=there, job=lake.stat(join(target, part_of(job_id))))
-    return FoundJob(there=there)
+        return FoundJob(existing=existing, job=lake.stat(join(target, part_name(job_id))))
+    return FoundJob(existing=existing)
 
 
-def part_of(job_id: str) -> str:
+def part_name(job_id: str) -> str:
     """Return the name of a job's directory within the directory to which the job is added.
 
-    >>> part_of("daily-2026-11-21")
+    >>> part_name("daily-2026-11-21")
     'job-37307013d4814c9fb46a96cb7f4fa06e'
     """
     return f"job-{_digest(job_id).hex()[:32]}"
 
 
-def tag_of(directory: str) -> str:
+def attempt_tag(directory: str) -> str:
     """Return the tag of an attempt in the memory of a directory, given the id of its directory."""
     return _shown(_digest(directory)[:_TAG_BYTES])
 
 
-def attempt_at(job_id: str, jobs: str) -> str | None:
+def find_attempt_tag(job_id: str, jobs: str) -> str | None:
     """Return the tag of the attempt that published a job, if `jobs` has the job, or None."""
     wanted = _shown(_digest(job_id)[:_JOB_BYTES])
-    return next((mark[_JOB_CHARACTERS:] for mark in _marks(jobs) if mark.startswith(wanted)), None)
+    return next((each[_JOB_CHARACTERS:] for each in _split_jobs(jobs) if each.startswith(wanted)), None)
 
 
-def jobs_of(there: Status, entries: Callable[[str], Iterator[Status]]) -> str:
-    """Return the value of `REPLACED_JOBS` for the directory that replaces `there`.
+def replaced_jobs_of(existing: Status, entries: Callable[[str], Iterator[Status]]) -> str:
+    """Return the value of `REPLACED_JOBS` for the directory that replaces `existing`.
 
     Args:
-        there: a directory, as a job found it or made it.
-        entries: yields the entries of `there` whose names follow its argument, sorted by name.
+        existing: a directory, as a job found it or made it.
+        entries: yields the entries of `existing` whose names follow its argument, sorted by name.
     """
-    marks = _marks(there.attributes.get(REPLACED_JOBS, ""))
-    if JOB in there.attributes:
-        marks.append(_mark(_digest(there.attributes[JOB]), there))
+    remembered = _split_jobs(existing.attributes.get(REPLACED_JOBS, ""))
+    if JOB in existing.attributes:
+        remembered.append(_remembered_job(_digest(existing.attributes[JOB]), existing))
     found = (each for each in _until(entries("job-"), "job.") if _PART.fullmatch(each.name))
     # These jobs were added after the directory was made, so they are newer than its remembered jobs.
     newest = heapq.nlargest(REMEMBERED, found, key=lambda each: (each.updated, each.name))
-    marks += [_mark(bytes.fromhex(each.name[4:]), each) for each in reversed(newest)]
-    return "".join(marks[-REMEMBERED:])
+    remembered += [_remembered_job(bytes.fromhex(each.name[4:]), each) for each in reversed(newest)]
+    return "".join(remembered[-REMEMBERED:])
 
 
 def _until(entries: Iterator[Status], end: str) -> Iterator[Status]:
@@ -136,12 +136,12 @@ def _until(entries: Iterator[Status], end: str) -> Iterator[Status]:
         yield each
 
 
-def _marks(jobs: str) -> list[str]:
+def _split_jobs(jobs: str) -> list[str]:
     return [jobs[at : at + _CHARACTERS] for at in range(0, len(jobs), _CHARACTERS)]
 
 
-def _mark(digest: bytes, directory: Status) -> str:
-    return _shown(digest[:_JOB_BYTES]) + tag_of(directory.id)
+def _remembered_job(digest: bytes, directory: Status) -> str:
+    return _shown(digest[:_JOB_BYTES]) + attempt_tag(directory.id)
 
 
 def _digest(value: str) -> bytes:

@@ -60,22 +60,22 @@ _SEPARABLE = (
 
 @define
 class LinkReport:
-    """The result of linking files: which were made, and which not.
+    """The result of linking files: which were created, and which not.
 
     Attributes:
-        made: names of files that were made.
-        known: names of files that existed already, with the same data.
-        taken: for each name that something else has, the error.
+        created: names of files that were created.
+        existing: names of files that existed already, with the same data.
+        errors: for each name that something else has, the error.
     """
 
-    made: set[str] = field(factory=set)
-    known: set[str] = field(factory=set)
-    taken: dict[str, AlreadyExists] = field(factory=dict)
+    created: set[str] = field(factory=set)
+    existing: set[str] = field(factory=set)
+    errors: dict[str, AlreadyExists] = field(factory=dict)
 
-    def told(self, files: int) -> str:
-        """Return how many of `files` files were made, for messages."""
-        left = files - len(self.made) - len(self.known) - len(self.taken)
-        return f"{len(self.made)} of {files} files were linked, and {left} were not"
+    def progress(self, files: int) -> str:
+        """Return how many of `files` files were created, for messages."""
+        left = files - len(self.created) - len(self.existing) - len(self.errors)
+        return f"{len(self.created)} of {files} files were linked, and {left} were not"
 
 
 @frozen(kw_only=True)
@@ -116,51 +116,53 @@ class BulkLinker:
             if len(split(name)) != 1:
                 raise InvalidPath(f"{name!r} is not the name of a file in a directory")
             split_new(join(path, name))
-        linked = LinkReport()
+        report = LinkReport()
         left = dict(files)
         for attempt in self.backoff.attempts(self.clock):
             with contextlib.suppress(PlanOutdated):
-                walk = self._walk(path, within, linked.told(len(files)) if attempt else "")
+                walk = self._walk(path, within, report.progress(len(files)) if attempt else "")
                 within = walk.last.id
                 # In a directory with one shard that has not grown, the conditions of the transaction
                 # find names that exist. Objects without a row are the exception.
                 grown = walk.last.shards.now > walk.last.shards.first
-                if attempt or grown or not _rows_tell(walk.last, left):
-                    left = self._new(path, walk.last, left, linked)
+                if attempt or grown or not _rows_suffice(walk.last, left):
+                    left = self._missing_files(path, walk.last, left, report)
                 refused = self._send(walk, left)
-                linked.made.update(left.keys() - refused)
+                report.created.update(left.keys() - refused)
                 left = {name: left[name] for name in refused}
                 if not left:
-                    return linked
+                    return report
             self.planning.tree.forget()
         raise Conflict(
-            f"other clients kept changing directory {path!r}: {linked.told(len(files))}; repeat it"
+            f"other clients kept changing directory {path!r}: {report.progress(len(files))}; repeat it"
         )
 
-    def _walk(self, path: str, within: str | None, told: str) -> Walk:
+    def _walk(self, path: str, within: str | None, progress: str) -> Walk:
         walk = self.planning.tree.walk(split(path))
         if walk.missing:
-            more = f" any more: {told}" if told else ""
+            more = f" any more: {progress}" if progress else ""
             raise NotFound(f"there is no directory {path!r}{more}")
         if not walk.last.is_directory:
-            more = f", and was a directory: {told}" if told else "; nothing can be linked into it"
+            more = (
+                f", and was a directory: {progress}" if progress else "; nothing can be linked into it"
+            )
             raise NotADirectory(f"{path!r} is a file{more}")
         if within is not None and walk.last.id != within:
             raise Conflict(
-                f"there is another directory at {path!r} now: {told or 'nothing was linked into it'}"
+                f"there is another directory at {path!r} now: {progress or 'nothing was linked into it'}"
             )
         return walk
 
-    def _new(
+    def _missing_files(
         self,
         path: str,
         directory: Entry,
         files: Mapping[str, NewFile],
-        linked: LinkReport,
+        report: LinkReport,
     ) -> dict[str, NewFile]:
         """Return the files that do not exist yet, and objects without a row, which are to get one."""
         tree = self.planning.tree
-        if _rows_tell(directory, files):
+        if _rows_suffice(directory, files):
             tree = Tree(tree.table, tree.keys)
         # Listing a directory that has no more entries than this takes fewer requests than lookups.
         first = {entry.name: entry for entry in islice(tree.entries(directory), len(files) + 1)}
@@ -171,9 +173,9 @@ class BulkLinker:
             if found is None:
                 new[name] = file
             elif found.data != file.data:
-                linked.taken[name] = AlreadyExists(f"there is something else at {join(path, name)!r}")
+                report.errors[name] = AlreadyExists(f"there is something else at {join(path, name)!r}")
             elif found.is_stored:
-                linked.known.add(name)
+                report.existing.add(name)
             else:
                 new[name] = file
         return new
@@ -209,7 +211,7 @@ class BulkLinker:
         return []
 
 
-def _rows_tell(directory: Entry, files: Mapping[str, NewFile]) -> bool:
+def _rows_suffice(directory: Entry, files: Mapping[str, NewFile]) -> bool:
     """Return whether only rows can conflict with new files: any objects there are the files' own."""
     binding = directory.binding
     return binding is None or all(
@@ -274,10 +276,10 @@ def link_separately(
         if isinstance(error, _SEPARABLE) and len(files) > 1:
             paths = list(files)
             middle = len(paths) // 2
-            made: dict[str, Status | CommitError] = {}
+            created: dict[str, Status | CommitError] = {}
             for half in (paths[:middle], paths[middle:]):
-                made |= link_separately({path: files[path] for path in half}, link, store)
-            return made
+                created |= link_separately({path: files[path] for path in half}, link, store)
+            return created
         with contextlib.suppress(CommitError):
             store.delete_many([data.path for data in files.values() if data.own])
         return dict.fromkeys(files, error)

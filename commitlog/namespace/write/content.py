@@ -47,7 +47,7 @@ __all__ = ["Content", "is_content", "is_own"]
 _OWN = re.compile(r"([0-9a-f]{3})/\1[0-9a-f]{29}")
 
 #: Errors after which the upload is made again, under another path.
-_AGAIN = (OutcomeUnknown, Unavailable, Conflict)
+_RETRYABLE = (OutcomeUnknown, Unavailable, Conflict)
 
 
 @frozen(kw_only=True)
@@ -68,7 +68,7 @@ class Content:
     new_id: Callable[[], str] = field(repr=False)
     recorder: RequestRecorder = field(factory=RequestRecorder)
     #: Operations for which the store has refused conditions.
-    _without: set[Operation] = field(factory=set, init=False, repr=False)
+    _unconditional: set[Operation] = field(factory=set, init=False, repr=False)
 
     def put(self, body: Body) -> Data:
         """Store a body under a new path.
@@ -81,7 +81,7 @@ class Content:
         start, rest = split_body(body, PUT_LIMIT)
         if rest is None:
             return self._put(memoryview(start))
-        with self.begin() as writer:
+        with self.open_upload() as writer:
             writer.write(start)
             for chunk in chunks(rest):
                 writer.write(chunk)
@@ -90,14 +90,14 @@ class Content:
             return self.publish(staged)
         except CommitError:
             with contextlib.suppress(CommitError):
-                self.abandon(staged)
+                self.abort(staged)
             raise
 
     def _put(self, view: memoryview) -> Data:
         def put(path: str, condition: Condition | None) -> PutResult:
             return self.store.put(path, view, condition=condition)
 
-        return self._retry(lambda: self._once(Operation.PUT, put, view.nbytes))
+        return self._retry(lambda: self._write(Operation.PUT, put, view.nbytes))
 
     def copy(self, data: Data) -> Data:
         """Have the store copy an object to a new path; return the copy.
@@ -109,20 +109,20 @@ class Content:
             return self.store.copy(data.path, path, condition=condition)
 
         try:
-            copied = self._retry(lambda: self._once(Operation.COPY, copy, data.size), what="copied")
+            copied = self._retry(lambda: self._write(Operation.COPY, copy, data.size), what="copied")
         except NotFound as error:
             self.store.check()
             raise ObjectChanged(_gone(data)) from error
         # Checked after the copy: an object that is the same now was the same when it was copied.
         info = self.store.begin_head(data.path)().info
         if info is None or not same_etag(info.etag, data.etag):
-            self.drop(copied)
+            self.remove(copied)
             raise ObjectChanged(_gone(data) if info is None else _replaced(data, info.etag))
         return copied
 
-    def begin(self) -> StageWriter:
+    def open_upload(self) -> StageWriter:
         """Begin an upload under a new path, for a body that arrives in parts."""
-        return self.store.begin_stage(self._fresh())
+        return self.store.begin_stage(self._new_path())
 
     def publish(self, staged: Staged) -> Data:
         """Make an upload readable. Raises `Unavailable` if that failed."""
@@ -130,7 +130,7 @@ class Content:
         def publish() -> Data:
             try:
                 return self._data(self.store.publish(staged), staged.size)
-            except (*_AGAIN, NotFound):
+            except (*_RETRYABLE, NotFound):
                 with contextlib.suppress(Unavailable):
                     # The answer may have been lost. No other client writes to this path.
                     info = self.store.begin_head(staged.path)().info
@@ -138,13 +138,13 @@ class Content:
                         return Data(path=info.path, size=info.size, etag=info.etag, version=info.version)
                 raise
 
-        return self._retry(publish, on=(*_AGAIN, NotFound))
+        return self._retry(publish, on=(*_RETRYABLE, NotFound))
 
-    def abandon(self, staged: Staged) -> None:
+    def abort(self, staged: Staged) -> None:
         """Discard an upload that is not readable yet."""
         self.store.abort(staged)
 
-    def drop(self, data: Data) -> None:
+    def remove(self, data: Data) -> None:
         """Remove an object to which no file refers or will refer. Errors are ignored."""
         with contextlib.suppress(CommitError):
             self.store.delete(data.path)
@@ -176,7 +176,7 @@ class Content:
         self,
         call: Callable[[], Data],
         *,
-        on: tuple[type[CommitError], ...] = _AGAIN,
+        on: tuple[type[CommitError], ...] = _RETRYABLE,
         what: str = "stored",
     ) -> Data:
         return self.backoff.retry(
@@ -188,38 +188,38 @@ class Content:
             ),
         )
 
-    def _once(
+    def _write(
         self, operation: Operation, send: Callable[[str, Condition | None], PutResult], size: int
     ) -> Data:
         """Write an object of `size` bytes under a new path, on condition that the path is free."""
-        path = self._fresh()
+        path = self._new_path()
         condition = IfAbsent()
-        if operation in self._without or not self.store.capabilities.carries(operation, condition):
+        if operation in self._unconditional or not self.store.capabilities.carries(operation, condition):
             return self._data(send(path, None), size)
         try:
             return self._data(send(path, condition), size)
         except NotSupported:  # the server refused the condition; nothing was written
             result = self._data(send(path, None), size)
-            self._without.add(operation)
+            self._unconditional.add(operation)
             return result
         except AlreadyExists as error:
             # The first request was carried out, and then repeated on the way.
-            return self._seen(path, size, f"{error}")
+            return self._stored(path, size, f"{error}")
 
     def _data(self, result: PutResult, size: int) -> Data:
         """Return the stored object. An etag is required: without one, the file could not be read."""
         if not result.etag:
-            return self._seen(result.path, size, "the answer to the write had no etag")
+            return self._stored(result.path, size, "the answer to the write had no etag")
         return Data(path=result.path, size=size, etag=result.etag, version=result.version)
 
-    def _seen(self, path: str, size: int, why: str) -> Data:
+    def _stored(self, path: str, size: int, why: str) -> Data:
         """Return the object at a new path. No other client writes there, so it is the one sent."""
         info = self.store.begin_head(path)().info
         if info is None or info.size != size:
             raise Conflict(f"the object at {path!r} is not the one that was sent ({why})")
         return Data(path=path, size=size, etag=info.etag, version=info.version)
 
-    def _fresh(self) -> str:
+    def _new_path(self) -> str:
         # Random from the first character: that spreads requests over the partitions of a bucket.
         name = self.new_id()
         return f"{name[:3]}/{name}"

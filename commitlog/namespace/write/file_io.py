@@ -64,7 +64,7 @@ class FileWriter(Sink):
             raise ConfigurationError("the content is a copy: no bytes can be appended to it")
         view = memoryview(data)
         if self._stage is None and len(self._buffer) + view.nbytes > STAGE_ABOVE:
-            self._stage = self._content.begin()
+            self._stage = self._content.open_upload()
             self._stage.write(self._buffer)
             self._buffer = bytearray()
         if self._stage is None:
@@ -126,9 +126,9 @@ class FileWriter(Sink):
         self._open = False
         self._buffer = bytearray()
         if self._copied is not None:
-            self._content.drop(self._copied)
+            self._content.remove(self._copied)
         elif self._staged is not None:
-            self._content.abandon(self._staged)
+            self._content.abort(self._staged)
         elif self._stage is not None:
             self._stage.abort()
 

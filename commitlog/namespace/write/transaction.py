@@ -45,18 +45,18 @@ from commitlog.tables.api import (
     parts_of,
 )
 
-__all__ = ["AGAIN", "LATEST", "Change", "Changes", "DeadlinePassed", "PlanOutdated"]
+__all__ = ["RESEND_WITHIN", "SEND_WITHIN", "Change", "Changes", "DeadlinePassed", "PlanOutdated"]
 
 T = TypeVar("T")
 
 #: Seconds after which a change that is pending in the log is not sent any more. A client that finds it
 #: there later relies on this. Only a request that is still on its way can break it.
-LATEST = 900.0
+SEND_WITHIN = 900.0
 
 #: Seconds after the first request during which a change with a lost answer is sent again. DynamoDB
 #: keeps its token for ten minutes (DynamoDB API reference, TransactWriteItems, ClientRequestToken).
 #: After that, a repetition would be carried out once more if others have removed the records.
-AGAIN = 540.0
+RESEND_WITHIN = 540.0
 
 
 class PlanOutdated(Exception):
@@ -115,7 +115,7 @@ class Change:
         return tuple(self._writes.values())
 
     @property
-    def witness_at(self) -> int:
+    def witness_index(self) -> int:
         """Position of the witness among the writes."""
         return list(self._writes).index(self.witness)
 
@@ -215,12 +215,12 @@ class Changes:
 
         After a lost answer, the same request is sent with the same token; a service that keeps tokens
         carries it out once. If that request is refused, the witness decides: if it has the change's id,
-        the change happened before. Nothing is sent later than `AGAIN` after the first request; after
-        that the witness alone decides.
+        the change happened before. Nothing is sent later than `RESEND_WITHIN` after the first request;
+        after that the witness alone decides.
 
-        With a log, nothing is sent later than `LATEST` after the change was about to be logged. Both
-        limits are measured with the monotonic clock and with the wall clock, since the first may stop
-        while a machine sleeps; the larger value counts.
+        With a log, nothing is sent later than `SEND_WITHIN` after the change was about to be logged.
+        Both limits are measured with the monotonic clock and with the wall clock, since the first may
+        stop while a machine sleeps; the larger value counts.
 
         Raises:
             Fenced: the log belongs to another table; nothing was sent.
@@ -239,13 +239,13 @@ class Changes:
                 f" {MAX_TRANSACTION_WRITES}; nothing was sent. {change.advice}"
             )
         if self.log is None:
-            self._settle(change)
+            self._send(change)
             return
         began = Stopwatch(self.clock)
         with self.log.run(change.to_log()):
-            self._settle(change, began)
+            self._send(change, began)
 
-    def _settle(self, change: Change, began: Stopwatch | None = None) -> None:
+    def _send(self, change: Change, began: Stopwatch | None = None) -> None:
         sent = Stopwatch(self.clock)
         unknown: OutcomeUnknown | None = None
         last: CommitError | None = None
@@ -253,18 +253,18 @@ class Changes:
             if attempt:
                 self.recorder.add("retries")
             # `transact` itself may send it up to `TRANSACT_WITHIN` later.
-            late = began is not None and began.elapsed() > LATEST - TRANSACT_WITHIN
-            if unknown is not None and (late or sent.elapsed() > AGAIN - TRANSACT_WITHIN):
-                if self._is_known_to_be_done(change):
+            late = began is not None and began.elapsed() > SEND_WITHIN - TRANSACT_WITHIN
+            if unknown is not None and (late or sent.elapsed() > RESEND_WITHIN - TRANSACT_WITHIN):
+                if self._is_confirmed(change):
                     return
                 raise unknown
             if late:
-                raise DeadlinePassed(f"{change.what}: it was not done within {LATEST:.0f} s")
+                raise DeadlinePassed(f"{change.what}: it was not done within {SEND_WITHIN:.0f} s")
             try:
                 self.table.transact(change.writes, token=change.id)
                 return
             except TransactionCanceled as error:
-                if not self._refused_after_all(change, error, known=unknown is None):
+                if not self._is_refused(change, error, known=unknown is None):
                     self.recorder.add("recognised")
                     return
                 if unknown is not None:
@@ -273,7 +273,7 @@ class Changes:
                 raise PlanOutdated(str(error)) from error
             except OutcomeUnknown as error:
                 unknown = error
-                if self._is_known_to_be_done(change):
+                if self._is_confirmed(change):
                     return
             except (Conflict, Unavailable) as error:
                 last = error
@@ -299,28 +299,28 @@ class Changes:
         assert failed is not None
         raise failed
 
-    def _refused_after_all(self, change: Change, error: TransactionCanceled, *, known: bool) -> bool:
+    def _is_refused(self, change: Change, error: TransactionCanceled, *, known: bool) -> bool:
         """Return whether the change did not happen. It may be refused because it happened before."""
-        reason = error.reasons[change.witness_at] if error.reasons else None
+        reason = error.reasons[change.witness_index] if error.reasons else None
         if isinstance(reason, ConditionFailed) and reason.item_known:
             return reason.item is None or reason.item.get("word") != change.id
         if reason is None and error.reasons and known:
             return True  # the witness is as it was before the change
         try:
-            return not self._is_done(change)
+            return not self._is_applied(change)
         except CommitError as unreadable:
             raise OutcomeUnknown(
                 f"to {change.what} was refused, and it could not be read whether an earlier request had"
                 f" done it ({unreadable})"
             ) from unreadable
 
-    def _is_known_to_be_done(self, change: Change) -> bool:
+    def _is_confirmed(self, change: Change) -> bool:
         with contextlib.suppress(CommitError):
-            if self._is_done(change):
+            if self._is_applied(change):
                 self.recorder.add("recognised")
                 return True
         return False
 
-    def _is_done(self, change: Change) -> bool:
+    def _is_applied(self, change: Change) -> bool:
         found = self.table.get(change.witness)
         return found is not None and found.get("word") == change.id

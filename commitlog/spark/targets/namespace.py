@@ -259,7 +259,7 @@ class NamespaceUploads:
     def drop(self, files: Iterable[StagedFile]) -> None:
         """Remove the objects of files."""
         for data in _data_of(files).values():
-            self.content.drop(data)
+            self.content.remove(data)
 
 
 class _Upload(StageWriter):
@@ -307,8 +307,8 @@ class NamespaceTarget(Target):
         assert mode != "overwrite-partitions"
         with self._open_committer() as (namespace, committer):
             store = self.location.store_of(namespace)
-            fit = self._fit(namespace, columns)
-            attempt = committer.begin(self.options.job_id, mode=mode, fit=fit)
+            check = self._schema_check(namespace, columns)
+            attempt = committer.begin(self.options.job_id, mode=mode, check_schema=check)
             try:
                 return NamespaceJob(
                     job_id=attempt.job_id,
@@ -336,13 +336,13 @@ class NamespaceTarget(Target):
         assert isinstance(job, NamespaceJob) and job.schema is not None
         contents = _data_of(files)
         with self._open_committer() as (namespace, committer):
-            fit = self._fit(namespace, load_schema(job.schema))
+            check = self._schema_check(namespace, load_schema(job.schema))
             if job.directory is not None:
-                committer.publish(job.directory, contents, fit=fit)
+                committer.publish(job.directory, contents, check_schema=check)
                 return
-            attempt = committer.begin(job.job_id, fit=fit)
+            attempt = committer.begin(job.job_id, check_schema=check)
             try:
-                committer.publish(attempt, contents, fit=fit)
+                committer.publish(attempt, contents, check_schema=check)
             except JobAlreadyCommitted:
                 committer.abort(attempt)
                 raise
@@ -368,13 +368,13 @@ class NamespaceTarget(Target):
         ):
             yield namespace, DirectoryCommitter(namespace, location.path, executor=executor)
 
-    def _fit(
+    def _schema_check(
         self, namespace: Namespace, columns: StructType
     ) -> Callable[[Status | None], Mapping[str, str]]:
         """Return a function that checks the columns, and returns the attributes of the directory."""
         options = self.options
 
-        def fit(status: Status | None) -> Mapping[str, str]:
+        def check(status: Status | None) -> Mapping[str, str]:
             if status is None:
                 return {SCHEMA: dump_schema(columns)}
 
@@ -386,7 +386,7 @@ class NamespaceTarget(Target):
                 before = dump_schema(columns_in(found, _locate_in(namespace.store)))
             return {SCHEMA: check_schema(before, files, columns, options, merge=options.merge_schema)}
 
-        return fit
+        return check
 
 
 def _job_of(run: MicroBatch, *, schema: str, store: Url) -> NamespaceJob:

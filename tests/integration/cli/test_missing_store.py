@@ -10,7 +10,7 @@ import pytest
 from commitlog.cli.exit_status import Exit
 from commitlog.errors import BucketNotFound, TableNotFound
 from commitlog.filesystem import CommitlogFileSystem
-from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, sweep_staging
+from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, abort_stale_attempts
 from commitlog.namespace.jobs.history import find_job
 from commitlog.namespaces import open_namespace
 from commitlog.stores.memory import MemoryStore
@@ -90,4 +90,4 @@ def test_a_namespace_raises_for_a_missing_table() -> None:
     table = open_table("memory://not-created", NAMESPACE_SCHEMA)
     lake = Namespace(table, MemoryStore(), "lake")
     with pytest.raises(TableNotFound):
-        sweep_staging(lake)
+        abort_stale_attempts(lake)

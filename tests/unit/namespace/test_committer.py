@@ -36,7 +36,7 @@ from commitlog.namespace.jobs.committer import (
     Attempt,
     DirectoryCommitter,
     Mode,
-    sweep_staging,
+    abort_stale_attempts,
 )
 from commitlog.namespace.jobs.history import JOB, REPLACED_JOBS
 from commitlog.namespace.model import keys
@@ -360,8 +360,8 @@ def test_invalid_files_are_refused() -> None:
 # -- schema checks -----------------------------------------------------------------------------------
 
 
-def test_fit_returns_the_attributes_of_the_directory() -> None:
-    """They are the result of `fit`, which gets the directory to which the files are added, or None."""
+def test_check_schema_returns_the_attributes_of_the_directory() -> None:
+    """They are the result of `check_schema`, which gets the directory, or None."""
     site = Site()
     seen: list[str | None] = []
 
@@ -373,8 +373,8 @@ def test_fit_returns_the_attributes_of_the_directory() -> None:
     def publish(columns: str, job: str, mode: Mode = "append") -> Status:
         publication = site.driver()
         fits = partial(fit, columns)
-        attempt = publication.begin(job, mode=mode, fit=fits)
-        return publication.publish(attempt, site.files(job), fit=fits)
+        attempt = publication.begin(job, mode=mode, check_schema=fits)
+        return publication.publish(attempt, site.files(job), check_schema=fits)
 
     publish("ab", "1")
     assert site.lake.stat("out").attributes == {JOB: "1", "columns": "ab"}
@@ -398,13 +398,13 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         return {}
 
     first, second = site.driver(), site.driver()
-    one, two = first.begin("1", fit=refuse), second.begin("2", fit=refuse)
-    first.publish(one, site.files("1"), fit=refuse)
+    one, two = first.begin("1", check_schema=refuse), second.begin("2", check_schema=refuse)
+    first.publish(one, site.files("1"), check_schema=refuse)
     with pytest.raises(ConfigurationError, match="other columns"):
-        second.publish(two, site.files("2"), fit=refuse)
+        second.publish(two, site.files("2"), check_schema=refuse)
     assert second.abort(two)
     with pytest.raises(ConfigurationError, match="other columns"):
-        site.driver().begin("3", fit=refuse)
+        site.driver().begin("3", check_schema=refuse)
     assert site.rows() == rows_of("1") and site.staged() == []
     site.audit()
 
@@ -417,7 +417,7 @@ def test_two_jobs_with_different_columns() -> None:
         return {"columns": "".join(sorted({*before, column}))}
 
     def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
-        publication.publish(attempt, files, fit=partial(fit, attempt.job_id))
+        publication.publish(attempt, files, check_schema=partial(fit, attempt.job_id))
 
     for site in interleaved("a", "b", publish=publish, before="0"):
         assert set(site.lake.stat("out").attributes["columns"]) >= {"a", "b"}
@@ -433,7 +433,7 @@ def test_rows_must_fit_a_directory_that_was_replaced_meanwhile() -> None:
         return {"columns": "".join(sorted({*known, columns[job]}))}
 
     def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
-        publication.publish(attempt, files, fit=partial(fit, attempt.job_id))
+        publication.publish(attempt, files, check_schema=partial(fit, attempt.job_id))
 
     seen = set()
     for site in interleaved("x", "y", publish=publish, before="before", modes=("append", "overwrite")):
@@ -874,7 +874,7 @@ def test_a_sweep_leaves_a_job_that_is_being_published() -> None:
         perform()
 
     other.wire.step = act
-    assert sweep_staging(other.lake, older_than=3600, clock=site.clock) == 0
+    assert abort_stale_attempts(other.lake, older_than=3600, clock=site.clock) == 0
     publication.publish(attempt, files)
     assert site.rows() == rows_of("x")
 
@@ -931,14 +931,14 @@ def test_old_unpublished_jobs_are_swept() -> None:
     site.clock.advance(3600)
     alive = site.driver().begin("alive")
     assert len(site.staged()) == 2
-    assert sweep_staging(site.lake, older_than=3600, clock=site.clock) == 1
+    assert abort_stale_attempts(site.lake, older_than=3600, clock=site.clock) == 1
     assert site.staged() == [alive.staging.rpartition("/")[2]]
     with pytest.raises(JobAborted, match="Run it again"):
         dead.publish(attempt, site.files("dead"))
     site.clock.advance(8 * 86400)
     later = site.driver().begin("later")
     assert site.staged() == [later.staging.rpartition("/")[2]]
-    assert sweep_staging(Site().lake, clock=site.clock) == 0
+    assert abort_stale_attempts(Site().lake, clock=site.clock) == 0
 
 
 def test_an_attempt_that_is_too_old_is_not_published() -> None:

@@ -8,10 +8,10 @@ from commitlog.namespace.jobs.history import (
     JOB,
     REMEMBERED,
     REPLACED_JOBS,
-    attempt_at,
-    jobs_of,
-    part_of,
-    tag_of,
+    attempt_tag,
+    find_attempt_tag,
+    part_name,
+    replaced_jobs_of,
 )
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.status import Status
@@ -36,7 +36,7 @@ def directory(name: str, *, updated: int = 0, made: str | None = None, replaced:
 
 def known(jobs: str, numbers: range) -> list[int]:
     """Return the numbers of the jobs that the history has."""
-    return [number for number in numbers if attempt_at(str(number), jobs) is not None]
+    return [number for number in numbers if find_attempt_tag(str(number), jobs) is not None]
 
 
 def listing(*names: str) -> Iterator[Status]:
@@ -51,26 +51,26 @@ def test_the_jobs_of_a_directory() -> None:
 
     def entries(after: str) -> Iterator[Status]:
         assert after == "job-"
-        return listing("job-1", part_of("added"), f"{part_of('no')}x", "job.x")
+        return listing("job-1", part_name("added"), f"{part_name('no')}x", "job.x")
 
-    before = jobs_of(directory("old", made="first"), lambda after: iter(()))
-    jobs = jobs_of(directory("out", made="made", replaced=before), entries)
-    assert attempt_at("first", jobs) == tag_of("id of old")
-    assert attempt_at("made", jobs) == tag_of("id of out")
-    assert attempt_at("added", jobs) == tag_of(f"id of {part_of('added')}")
-    assert attempt_at("no", jobs) is None
+    before = replaced_jobs_of(directory("old", made="first"), lambda after: iter(()))
+    jobs = replaced_jobs_of(directory("out", made="made", replaced=before), entries)
+    assert find_attempt_tag("first", jobs) == attempt_tag("id of old")
+    assert find_attempt_tag("made", jobs) == attempt_tag("id of out")
+    assert find_attempt_tag("added", jobs) == attempt_tag(f"id of {part_name('added')}")
+    assert find_attempt_tag("no", jobs) is None
     assert len(jobs) == 3 * 16
 
 
 def test_the_newest_jobs_are_kept() -> None:
     """The jobs that were added come first; older ones are kept while there is space."""
-    parts = [directory(part_of(str(at)), updated=at) for at in range(REMEMBERED + 50)]
-    jobs = jobs_of(
+    parts = [directory(part_name(str(at)), updated=at) for at in range(REMEMBERED + 50)]
+    jobs = replaced_jobs_of(
         directory("out", made="made"), lambda after: iter(sorted(parts, key=lambda each: each.name))
     )
     assert known(jobs, range(REMEMBERED + 50)) == list(range(50, REMEMBERED + 50))
-    assert attempt_at("made", jobs) is None
+    assert find_attempt_tag("made", jobs) is None
     assert len(jobs) == 16 * REMEMBERED == 3200
-    later = jobs_of(directory("out", made="later", replaced=jobs), lambda after: iter(()))
+    later = replaced_jobs_of(directory("out", made="later", replaced=jobs), lambda after: iter(()))
     assert known(later, range(REMEMBERED + 50)) == list(range(51, REMEMBERED + 50))
-    assert attempt_at("later", later) is not None
+    assert find_attempt_tag("later", later) is not None

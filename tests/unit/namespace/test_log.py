@@ -23,7 +23,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import Namespace
-from commitlog.namespace.write.transaction import AGAIN, LATEST
+from commitlog.namespace.write.transaction import RESEND_WITHIN, SEND_WITHIN
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.counting import CountingStore
 from commitlog.stores.memory import MemoryStore
@@ -503,7 +503,7 @@ def test_a_change_rolled_back_by_recovery_is_not_made_later(
 ) -> None:
     """A client that slept between logging and sending a change plans and logs it again."""
     right = logged.logs.put
-    asleep = [LATEST + 1, 3601.0]
+    asleep = [SEND_WITHIN + 1, 3601.0]
 
     def put(path: str, *arguments: object, **options: object) -> object:
         done = right(path, *arguments, **options)  # type: ignore[arg-type]
@@ -525,7 +525,7 @@ def test_a_late_change_with_a_lost_answer_is_not_sent_again(logged: Logged) -> N
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == "transact":
-            logged.clock.advance(LATEST + 1)
+            logged.clock.advance(SEND_WITHIN + 1)
             raise OutcomeUnknown("no answer")
         perform()
 
@@ -608,7 +608,7 @@ def test_nothing_is_sent_after_the_deadline(logged: Logged, lost: bool) -> None:
     with pytest.raises(OutcomeUnknown if lost else AccessDenied):
         lake.make_directory("d")
     logged.wire.step = lambda what, perform: perform()
-    limit = AGAIN if lost else LATEST
+    limit = RESEND_WITHIN if lost else SEND_WITHIN
     assert limit - 2 * TRANSACT_WITHIN < sent[-1] <= limit
 
 

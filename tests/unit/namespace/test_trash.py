@@ -8,7 +8,7 @@ from commitlog.commit import ConditionalStore
 from commitlog.errors import Unavailable
 from commitlog.namespace import Namespace, TrashReport
 from commitlog.namespace.model.keys import Keys
-from commitlog.namespace.write.transaction import LATEST
+from commitlog.namespace.write.transaction import SEND_WITHIN
 from commitlog.oplog import OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Write
@@ -62,7 +62,7 @@ def test_a_removal_that_took_too_long_is_reported() -> None:
     right = table.transact
 
     def transact(writes: list[Write], *, token: str | None = None) -> None:
-        clock.advance(LATEST + 1)
+        clock.advance(SEND_WITHIN + 1)
         raise Unavailable("throttled")
 
     table.transact = transact  # type: ignore[assignment,method-assign]

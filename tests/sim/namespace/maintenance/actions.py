@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from commitlog.namespace import Data, DirectoryCommitter, Namespace, Outcome
-from commitlog.namespace.jobs.committer import sweep_staging
+from commitlog.namespace.jobs.committer import abort_stale_attempts
 from commitlog.namespace.model.keys import Keys
 from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.oplog import Decision
@@ -113,7 +113,7 @@ def abort_old_jobs(*, older_than: float) -> Action:
     """Abort jobs that began at least `older_than` seconds ago."""
 
     def call(namespace: Namespace) -> None:
-        sweep_staging(namespace, older_than=older_than, clock=namespace._context.clock)
+        abort_stale_attempts(namespace, older_than=older_than, clock=namespace._context.clock)
 
     return Action(name="sweep jobs", call=call, changes="many", removes=None, step=_only_staging)
 
