@@ -44,7 +44,7 @@ from commitlog.tables.memory import MemoryTable
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
-from support.namespace import QUICK, Auditor, ServiceTable, Wire, objects_in
+from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable, objects_in
 
 LAKE = "lake"
 
@@ -96,7 +96,7 @@ def names(lake: Namespace, path: str = "") -> list[str]:
 
 def test_what_gets_in_the_way_of_making_it_is_told_as_what_it_is(store: ObjectStore) -> None:
     """Transactions in each other's way are a `Conflict`, and no damage."""
-    wire = Wire(ServiceTable())
+    wire = InterceptedTable(ServiceTable())
     new = Namespace(wire, store, LAKE, clock=ManualClock(), backoff=QUICK)
 
     def step(what: str, perform: Callable[[], object]) -> None:
@@ -593,7 +593,7 @@ def test_a_listing_to_the_end_asks_for_more_with_each_page(
     store: ObjectStore, clock: ManualClock
 ) -> None:
     """However many shards there are; for a few entries no more is read than these."""
-    wire = Wire(ServiceTable(clock=clock))
+    wire = InterceptedTable(ServiceTable(clock=clock))
     lake = Namespace(wire, store, LAKE, clock=clock)
     lake.create()
     lake.make_directory("d", shards=64)

@@ -31,7 +31,7 @@ from commitlog.namespace.model.records import Entry
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
-from support.namespace import QUICK, Auditor, ServiceTable, Wire, outcome, stored
+from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable, outcome, stored
 
 LAKE = "lake"
 
@@ -222,7 +222,7 @@ def test_files_that_change_their_content_with_each_other(lake: Namespace) -> Non
 def test_how_many_come_at_one_moment(lake: Namespace) -> None:
     """As many as one transaction takes; more are refused before anything is looked up or sent."""
     files = many(lake, 101)
-    wire = Wire(lake.table)
+    wire = InterceptedTable(lake.table)
     other = Namespace(wire, lake.store, LAKE)
     other.describe()
     wire.requests.clear()
@@ -244,7 +244,7 @@ def test_many_files_come_in_few_transactions(lake: Namespace, shards: int, trans
     """Ninety-nine with each gate; once more, they are all there."""
     lake.make_directory("d", shards=shards)
     files = many(lake, 205)
-    wire = Wire(lake.table)
+    wire = InterceptedTable(lake.table)
     other = Namespace(wire, lake.store, LAKE, backoff=QUICK)
     other.bulk_link("d", files, attributes={"x": "1"})
     assert wire.requests["transact"] == transactions
@@ -334,7 +334,7 @@ def test_attributes_that_are_too_large(lake: Namespace) -> None:
 
 def test_files_with_much_in_attributes_come_in_more_transactions(lake: Namespace) -> None:
     """However many: what is too large for one transaction goes into two."""
-    wire = Wire(lake.table)
+    wire = InterceptedTable(lake.table)
     other = Namespace(wire, lake.store, LAKE, backoff=QUICK)
     other.make_directory("d")
     wire.requests.clear()
@@ -360,12 +360,12 @@ def test_a_directory_with_as_much_in_attributes_as_it_takes(lake: Namespace) -> 
 # -- beside others, and in trouble ---------------------------------------------------------------------
 
 
-def wired(*, stable_paths: bool = False) -> tuple[Namespace, Wire, Namespace]:
+def wired(*, stable_paths: bool = False) -> tuple[Namespace, InterceptedTable, Namespace]:
     """Return a client whose requests can be got at, its wire, and another client."""
     clock = ManualClock()
     table = ServiceTable(clock=clock)
     store = MemoryStore(clock=clock)
-    wire = Wire(table)
+    wire = InterceptedTable(table)
     first, second = (
         Namespace(way, store, LAKE, clock=clock, backoff=QUICK, grace=0, stable_paths=stable_paths)
         for way in (wire, table)
@@ -375,7 +375,7 @@ def wired(*, stable_paths: bool = False) -> tuple[Namespace, Wire, Namespace]:
     return first, wire, second
 
 
-def once(wire: Wire, what: Callable[[], object], *, at: int = 1) -> None:
+def once(wire: InterceptedTable, what: Callable[[], object], *, at: int = 1) -> None:
     """Do something before the transaction of that number."""
     transactions = 0
 
@@ -594,7 +594,7 @@ def test_what_is_replaced_is_never_lost_with_what_replaces_it() -> None:
 def test_a_directory_is_replaced_beside_others(meanwhile: Callable[[Namespace], object]) -> None:
     """Whatever they do at whichever request: what is there is what one after the other makes of it."""
 
-    def prepare() -> tuple[Namespace, Wire, Namespace]:
+    def prepare() -> tuple[Namespace, InterceptedTable, Namespace]:
         first, wire, second = wired()
         for directory in ("old", "new", "third"):
             second.write(f"{directory}/{directory}", b"")

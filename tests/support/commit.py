@@ -242,15 +242,15 @@ class ScriptedTable(Table):
     Args:
         inner: the table with the items.
         script: log and fates.
-        tells: whether a failed condition returns the item.
+        returns_old_item: whether a failed condition returns the item.
     """
 
-    def __init__(self, inner: Table, script: Script, *, tells: bool = True) -> None:
+    def __init__(self, inner: Table, script: Script, *, returns_old_item: bool = True) -> None:
         self.inner = inner
         self.script = script
         self.url = inner.url
         self.schema = inner.schema
-        self._tells = tells
+        self._returns_old_item = returns_old_item
 
     def create(self) -> bool:
         return self.inner.create()
@@ -274,7 +274,7 @@ class ScriptedTable(Table):
                 "take", lambda: self.inner.put(item, condition=condition), item=item, condition=condition
             )
         except ConditionFailed as error:
-            return _failing(error if self._tells else ConditionFailed(str(error)))
+            return _failing(error if self._returns_old_item else ConditionFailed(str(error)))
         except Exception as error:
             return _failing(error)
         return lambda: None
@@ -308,7 +308,7 @@ class World:
     Args:
         mode: as of `ConditionalStore`.
         ignores, request_expiry: as of `ScriptedStore`.
-        tells: as of `ScriptedTable`.
+        returns_old_item: as of `ScriptedTable`.
         settings: of leases.
         probe_report: of the store; by default, it enforces expiries.
     """
@@ -319,7 +319,7 @@ class World:
         mode: Any = "lease",
         ignores: bool = True,
         request_expiry: bool = True,
-        tells: bool = True,
+        returns_old_item: bool = True,
         settings: LeaseSettings | None = None,
         probe_report: ProbeReport | None = None,
     ) -> None:
@@ -333,7 +333,7 @@ class World:
         self.server = ScriptedStore(
             self.objects, self.script, ignores=ignores, request_expiry=request_expiry
         )
-        self.table = ScriptedTable(self.items, self.script, tells=tells)
+        self.table = ScriptedTable(self.items, self.script, returns_old_item=returns_old_item)
         numbers = itertools.count()
         self.client = ConditionalStore(
             self.server,

@@ -127,7 +127,7 @@ class ServiceTable(MemoryTable):
             self._kept[token] = now
 
 
-class Wire(Table):
+class InterceptedTable(Table):
     """A client's connection to a table: it counts requests, and calls a hook for each of them.
 
     Attributes:

@@ -22,7 +22,7 @@ from commitlog.oplog import OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key
 from commitlog.testing import ManualClock
-from support.namespace import QUICK, ServiceTable, Wire, outcome
+from support.namespace import QUICK, InterceptedTable, ServiceTable, outcome
 
 __all__ = ["Dies", "History", "World", "act", "fill", "leave_pending", "records", "world"]
 
@@ -58,9 +58,9 @@ class World:
         """Return a unique id."""
         return f"{self.words.getrandbits(128):032x}"
 
-    def client(self) -> tuple[Wire, Namespace]:
+    def client(self) -> tuple[InterceptedTable, Namespace]:
         """Return another client."""
-        wire = Wire(self.table)
+        wire = InterceptedTable(self.table)
         return wire, Namespace(
             wire,
             self.store,
@@ -72,7 +72,7 @@ class World:
             new_id=self.word,
         )
 
-    def restorer(self, table: ServiceTable | Wire) -> Restorer:
+    def restorer(self, table: ServiceTable | InterceptedTable) -> Restorer:
         """Return a restorer of the namespace into another table."""
         return Restorer(table=table, store=self.store, log=self.log, name=LAKE)
 

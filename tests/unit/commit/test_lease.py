@@ -98,7 +98,7 @@ def test_a_renewal_in_the_last_moment_restarts_the_wait(world: World) -> None:
 def test_a_lease_that_its_holder_releases_is_unchanged(tells: bool) -> None:
     """The breaker sees the release during the wait, or its own write conflicts with it."""
     for moment in (5, 15):
-        world = World(tells=tells)
+        world = World(returns_old_item=tells)
         planted = world.plant()
         world.clock.at(moment, lambda: world.replant(planted, generation=1, timeout=0))  # noqa: B023
         assert not broken(world, held(world))
@@ -193,7 +193,7 @@ def test_a_release_that_is_lost_is_sent_again(world: World) -> None:
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_late_release_conflicts_with_the_next(tells: bool) -> None:
     """The second request fails because the first one was applied."""
-    world = World(tells=tells)
+    world = World(returns_old_item=tells)
     world.plant()
     late = Delayed()
     world.script.next("take", late, after(late.arrive))

@@ -288,7 +288,7 @@ def test_a_record_that_ttl_removes_during_the_wait_is_no_error(world: World) -> 
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_record_that_is_removed_during_a_takeover_is_no_error(tells: bool) -> None:
     """The takeover fails because there is no item, and the acquire starts again."""
-    world = World(tells=tells)
+    world = World(returns_old_item=tells)
     world.plant(timeout=5000)
     world.script.next("take", None, after(world.sweep))
     world.client.put_if_absent("a", b"mine")
@@ -298,7 +298,7 @@ def test_a_record_that_is_removed_during_a_takeover_is_no_error(tells: bool) -> 
 
 def test_the_record_is_read_if_the_conflict_does_not_contain_it(world: World) -> None:
     """The read is consistent."""
-    world = World(tells=False)
+    world = World(returns_old_item=False)
     world.plant(timeout=5000)
     world.client.put_if_absent("a", b"mine")
     assert 15.0 <= world.clock.monotonic() <= 15.2

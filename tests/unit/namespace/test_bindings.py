@@ -33,7 +33,7 @@ from commitlog.stores.open import open_store
 from commitlog.tables.api import Delete, Table, Write
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
-from support.namespace import QUICK, Auditor, ServiceTable, Wire, outcome
+from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable, outcome
 from support.servers import Ministack
 
 LAKE = "lake"
@@ -70,12 +70,12 @@ class Place:
     table: Table
     clock: ManualClock = field(factory=ManualClock)
     store: CountedStore = field(init=False)
-    wire: Wire = field(init=False)
+    wire: InterceptedTable = field(init=False)
     lake: Namespace = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.store = CountedStore(self.clock)
-        self.wire = Wire(self.table)
+        self.wire = InterceptedTable(self.table)
         self.lake = self.client(self.wire)
         self.lake.create()
 
@@ -1098,7 +1098,7 @@ def test_reading_needs_no_permission_to_write(place: Place, max_age: float | Non
     place.put("raw/a", "raw/b", "raw/d/x")
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
     place.lake.delete("b/a")
-    refused = Wire(place.table)
+    refused = InterceptedTable(place.table)
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what not in ("get", "query"):

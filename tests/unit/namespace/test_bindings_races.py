@@ -18,7 +18,7 @@ from commitlog.namespace import Namespace
 from commitlog.stores.api import InFlight, Observation, Page
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
-from support.namespace import QUICK, Auditor, ServiceTable, Wire, outcome
+from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable, outcome
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class World:
     table: ServiceTable
     store: WatchedStore
     seen: WatchedStore
-    wire: Wire
+    wire: InterceptedTable
     first: Namespace
     second: Namespace
 
@@ -89,7 +89,7 @@ def world(max_age: float | None = None) -> World:
     table = ServiceTable(clock=clock)
     url = f"memory://{random_id()}"
     store, seen = WatchedStore(url, clock=clock), WatchedStore(url, clock=clock)
-    wire = Wire(table)
+    wire = InterceptedTable(table)
     first, second = (
         Namespace(way, at, LAKE, clock=clock, backoff=QUICK, grace=0)
         for way, at in ((wire, seen), (table, store))

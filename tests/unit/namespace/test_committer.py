@@ -47,7 +47,7 @@ from commitlog.tables.memory import MemoryTable
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
-from support.namespace import QUICK, Auditor, ServiceTable, Wire, objects_in, outcome
+from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable, objects_in, outcome
 
 LAKE = "lake"
 NAMES = ("a", "b", "p=1/c")
@@ -86,7 +86,7 @@ class Dies(BaseException):
 class Driver(DirectoryCommitter):
     """A committer of `out` whose connection to the table can be disturbed."""
 
-    def __init__(self, lake: Namespace, clock: ManualClock, wire: Wire) -> None:
+    def __init__(self, lake: Namespace, clock: ManualClock, wire: InterceptedTable) -> None:
         super().__init__(lake, "out", clock=clock, backoff=QUICK)
         self.wire = wire
 
@@ -114,7 +114,7 @@ class Site:
 
     def driver(self) -> Driver:
         """Return a committer of `out` whose connection to the table can be disturbed."""
-        wire = Wire(self.table)
+        wire = InterceptedTable(self.table)
         lake = Namespace(wire, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=60)
         lake.describe()
         return Driver(lake, self.clock, wire)

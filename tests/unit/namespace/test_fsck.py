@@ -48,7 +48,7 @@ from support.damage import (
     without_log,
     written_by_newer,
 )
-from support.namespace import QUICK, ServiceTable, Wire, stored
+from support.namespace import QUICK, InterceptedTable, ServiceTable, stored
 from support.restore import World, fill, leave_pending, world
 
 
@@ -457,7 +457,7 @@ def test_a_check_takes_little_memory_for_each_file(at: World) -> None:
     assert peak(many) - peak(few) < 100 * (many - few)
 
 
-class Slow(Wire):
+class Slow(InterceptedTable):
     """A way to a table whose scans come in small pages, between which others do something."""
 
     def __init__(self, table: ServiceTable, between: Callable[[], object]) -> None:

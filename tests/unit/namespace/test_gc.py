@@ -18,7 +18,7 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.stores.s3.store import S3Store
 from commitlog.tables.api import Delete, Key, Put, TableCondition, Write
 from commitlog.testing import ManualClock
-from support.namespace import QUICK, Auditor, ServiceTable, Wire, objects_in, stored
+from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable, objects_in, stored
 
 LAKE = "lake"
 
@@ -53,11 +53,11 @@ class Site:
         self.clock = ManualClock()
         self.store = Failing(self.clock)
         self.table = ServiceTable(clock=self.clock)
-        self.wire = Wire(self.table)
+        self.wire = InterceptedTable(self.table)
         self.lake = self.opened(self.wire)
         self.lake.create()
 
-    def opened(self, table: ServiceTable | Wire) -> Namespace:
+    def opened(self, table: ServiceTable | InterceptedTable) -> Namespace:
         """Return another client."""
         return Namespace(table, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=0)
 

@@ -16,7 +16,7 @@ from commitlog.stores.api import ObjectInfo
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
-from support.namespace import QUICK, Auditor, ServiceTable, Wire
+from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable
 
 LAKE = "lake"
 
@@ -28,7 +28,7 @@ class Place:
     clock: ManualClock
     store: MemoryStore
     table: ServiceTable
-    wire: Wire
+    wire: InterceptedTable
     lake: Namespace
 
     def put(self, *paths: str) -> None:
@@ -48,7 +48,7 @@ def place() -> Place:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     table = ServiceTable(clock=clock)
-    wire = Wire(table)
+    wire = InterceptedTable(table)
     lake = Namespace(wire, store, LAKE, clock=clock, backoff=QUICK, grace=0)
     lake.create()
     return Place(clock, store, table, wire, lake)

@@ -30,7 +30,7 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import TRANSACT_WITHIN, Item, Table
 from commitlog.tables.counting import CountingTable
 from commitlog.testing import ManualClock
-from support.namespace import QUICK, Auditor, ServiceTable, Wire, outcome
+from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable, outcome
 
 LAKE = "lake"
 
@@ -40,7 +40,7 @@ class Logged:
     """A namespace with a log."""
 
     clock: ManualClock
-    wire: Wire
+    wire: InterceptedTable
     logs: MemoryStore
     log: OperationLog
     lake: Namespace
@@ -66,7 +66,7 @@ class Logged:
 def open_logged() -> Logged:
     """Return a new namespace with a log."""
     clock = ManualClock()
-    wire = Wire(ServiceTable(clock=clock))
+    wire = InterceptedTable(ServiceTable(clock=clock))
     logs = MemoryStore(clock=clock)
     log = OperationLog(ConditionalStore(logs, clock=clock, backoff=QUICK), "log", clock=clock)
     lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock, backoff=QUICK, log=log)
@@ -226,7 +226,7 @@ def test_a_namespace_is_not_created_over_the_log_of_another(logged: Logged, deci
     assert not list(table.scan())
 
     log = OperationLog(ConditionalStore(MemoryStore(clock=logged.clock)), "log", clock=logged.clock)
-    wire = Wire(table)
+    wire = InterceptedTable(table)
     other = Namespace(wire, logged.lake.store, LAKE, clock=logged.clock, log=log)
     wire.step = dying(applied=False)
     with pytest.raises(Dies):
@@ -243,7 +243,7 @@ def test_the_second_of_two_creations_finds_the_namespace(logged: Logged) -> None
     table = ServiceTable(clock=logged.clock)
     log = OperationLog(ConditionalStore(MemoryStore(clock=logged.clock)), "log", clock=logged.clock)
     first = Namespace(table, logged.lake.store, LAKE, clock=logged.clock, log=log)
-    wire = Wire(table)
+    wire = InterceptedTable(table)
     second = Namespace(wire, logged.lake.store, LAKE, clock=logged.clock, log=log)
 
     def step(what: str, perform: Callable[[], object]) -> None:
@@ -551,7 +551,7 @@ def test_a_file_that_others_deleted_does_not_come_back(
         name, log = (LAKE, logged.log) if logs else ("plain", None)
         return Namespace(table, store, name, clock=clock, backoff=QUICK, log=log, grace=0)
 
-    wire = Wire(logged.table)
+    wire = InterceptedTable(logged.table)
     lake, other = client(wire), client(logged.table)
     other.create()
     other.make_directory("d")

@@ -32,7 +32,16 @@ from commitlog.tables.api import ConditionFailed
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
-from support.namespace import QUICK, Auditor, Model, ServiceTable, Wire, objects_in, outcome, stored
+from support.namespace import (
+    QUICK,
+    Auditor,
+    InterceptedTable,
+    Model,
+    ServiceTable,
+    objects_in,
+    outcome,
+    stored,
+)
 
 LAKE = "lake"
 READS = ("get", "query", "scan")
@@ -45,7 +54,7 @@ class Pair:
     table: MemoryTable
     store: MemoryStore
     clock: ManualClock
-    wire: Wire
+    wire: InterceptedTable
     first: Namespace
     second: Namespace
 
@@ -59,7 +68,7 @@ def pair(*directories: str, table: MemoryTable | None = None, stable_paths: bool
     clock = ManualClock()
     table = table or ServiceTable(clock=clock)
     store = MemoryStore(clock=clock)
-    wire = Wire(table)
+    wire = InterceptedTable(table)
     first, second = (
         Namespace(way, store, LAKE, clock=clock, backoff=QUICK, grace=0, stable_paths=stable_paths)
         for way in (wire, table)
@@ -294,7 +303,7 @@ def test_a_file_that_leaves_the_trash_at_the_last_moment() -> None:
         if what == "transact" and not trashed:
             trashed.append(True)
             clients.second.delete("d", recursive=True)
-            late = Wire(clients.table)
+            late = InterceptedTable(clients.table)
 
             def rescue(what: str, go: Callable[[], object]) -> None:
                 if what == "transact":
@@ -581,7 +590,7 @@ def test_a_client_that_may_only_read() -> None:
             raise AccessDenied("may not write")
         perform()
 
-    wire = Wire(clients.table)
+    wire = InterceptedTable(clients.table)
     wire.step = step
     reader = Namespace(wire, clients.store, LAKE, clock=clients.clock, backoff=QUICK)
     assert reader.read("d/f") == b"1" and reader.exists("e")
@@ -599,7 +608,7 @@ def test_two_that_make_the_same_namespace() -> None:
     for at in range(3):
         table = ServiceTable()
         store = MemoryStore(clock=ManualClock())
-        wire = Wire(table)
+        wire = InterceptedTable(table)
         first = Namespace(wire, store, LAKE, clock=ManualClock(), backoff=QUICK)
         second = Namespace(table, store, LAKE, clock=ManualClock(), backoff=QUICK)
         made: list[bool] = []

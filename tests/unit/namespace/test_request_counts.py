@@ -11,7 +11,7 @@ from commitlog._util.concurrency import SERIAL, SerialExecutor
 from commitlog.namespace import Namespace, RequestCounts
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
-from support.namespace import ServiceTable, Wire, stored
+from support.namespace import InterceptedTable, ServiceTable, stored
 
 LAKE = "lake"
 
@@ -89,7 +89,7 @@ def test_an_operation_takes_the_documented_requests(number: int) -> None:
 def test_linking_many_takes_one_round_trip_per_level() -> None:
     """This holds for any number of files and directories; a request takes 20 ms of the virtual clock."""
     clock = ManualClock()
-    wire = Wire(ServiceTable(clock=clock))
+    wire = InterceptedTable(ServiceTable(clock=clock))
     lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock)
     lake.create()
     paths = [f"{top}/{upper}/{name}" for top in "abc" for upper in "def" for name in "ghi"]

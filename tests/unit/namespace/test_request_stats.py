@@ -23,16 +23,16 @@ from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
 from commitlog.urls import parse_table_url
-from support.namespace import QUICK, ServiceTable, Wire, outcome, stored
+from support.namespace import QUICK, InterceptedTable, ServiceTable, outcome, stored
 from support.servers import Ministack
 
 LAKE = "lake"
 
 
-def opened() -> tuple[Namespace, Wire]:
+def opened() -> tuple[Namespace, InterceptedTable]:
     """Return a new namespace, and the wire to its table."""
     clock = ManualClock()
-    wire = Wire(ServiceTable(clock=clock))
+    wire = InterceptedTable(ServiceTable(clock=clock))
     lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock, backoff=QUICK, grace=0)
     lake.create()
     lake.describe()  # what it reads of the marker is nobody's
@@ -181,7 +181,7 @@ def test_a_repeated_request_that_is_refused_is_recognised() -> None:
     clock = ManualClock()
     table = MemoryTable(parse_table_url("memory://"), NAMESPACE_SCHEMA, clock=clock)
     table.create()
-    wire = Wire(table)
+    wire = InterceptedTable(table)
     lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock, backoff=QUICK)
     lake.create()
 

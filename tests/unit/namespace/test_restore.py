@@ -36,7 +36,7 @@ from commitlog.tables.api import Item, Key
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
-from support.namespace import Auditor, ServiceTable, Wire, objects_in
+from support.namespace import Auditor, InterceptedTable, ServiceTable, objects_in
 from support.restore import KEYS, LAKE, Dies, History, World, fill, leave_pending, records, world
 
 
@@ -95,11 +95,11 @@ def test_a_restore_can_be_interrupted_at_any_request(at: World) -> None:
     fill(at.lake, at.clock)
     whole = at.lost()
     at.restorer(whole).restore()
-    wire = Wire(whole)
+    wire = InterceptedTable(whole)
     at.restorer(wire).restore(replace=True)
     for last in range(wire.requests["put"]):
         table = at.lost()
-        wire, left = Wire(table), [last]
+        wire, left = InterceptedTable(table), [last]
 
         def step(what: str, perform: Callable[[], object]) -> None:
             if what == "put":
@@ -559,7 +559,7 @@ def test_nothing_is_removed_without_permission_to_write_and_scan(at: World, deni
     """The metadata and all records stay."""
     fill(at.lake, at.clock)
     before = without_restore_record(at.table)
-    wire = Wire(at.table)
+    wire = InterceptedTable(at.table)
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == denied:
@@ -674,7 +674,7 @@ def test_only_a_replacing_restore_continues_a_replacing_restore(at: World) -> No
     fill(at.lake, at.clock)
     table = at.lost()
     at.restorer(table).restore()
-    wire = Wire(table)
+    wire = InterceptedTable(table)
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == "scan" and table.get(KEYS.metadata) is None:

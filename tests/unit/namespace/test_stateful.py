@@ -28,7 +28,7 @@ from commitlog.errors import CommitError, Conflict, OutcomeUnknown
 from commitlog.namespace import Data, Namespace
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
-from support.namespace import QUICK, Auditor, Model, ServiceTable, Wire, outcome, stored
+from support.namespace import QUICK, Auditor, InterceptedTable, Model, ServiceTable, outcome, stored
 
 T = TypeVar("T")
 
@@ -304,7 +304,7 @@ class Client:
         namespace: its namespace.
     """
 
-    wire: Wire
+    wire: InterceptedTable
     namespace: Namespace
 
 
@@ -354,7 +354,7 @@ class Namespaces(RuleBasedStateMachine):
         self.may_lose = False
 
     def _client(self) -> Client:
-        wire = Wire(self.table)
+        wire = InterceptedTable(self.table)
         namespace = Namespace(
             wire,
             self.store,

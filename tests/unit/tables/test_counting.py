@@ -12,7 +12,7 @@ from commitlog.tables.counting import CountingTable
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock, check_table
 from commitlog.urls import parse_table_url
-from support.namespace import ServiceTable, Wire
+from support.namespace import InterceptedTable, ServiceTable
 
 #: Counters that are not for requests to a table.
 OTHER = {"calls", "unavailable", "unknown", "conflicts", "retries", "refused", "recognised"}
@@ -41,7 +41,7 @@ def test_an_error_is_counted_once_for_each_request() -> None:
     def fail() -> None:
         raise OutcomeUnknown("lost")
 
-    table = Wire(ServiceTable())
+    table = InterceptedTable(ServiceTable())
     table.begin_put = lambda item, condition=None: fail  # type: ignore[assignment,method-assign]
     counting = CountingTable(table, recorder)
     with pytest.raises(CommitError):
