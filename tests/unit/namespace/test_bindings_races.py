@@ -1,7 +1,7 @@
-"""Bound directories while others are at work: two clients at once, deaths, and lost answers.
+"""Bound directories under concurrent changes: two clients at once, crashes, and lost answers.
 
-Each schedule is tried at every request of the client that is disturbed. Whatever happens, nothing that
-was deleted comes back, nothing is lost or there twice, and what was begun can be completed.
+Each schedule is run once for each request of the disturbed client. In all of them no deleted file comes
+back, no file is lost or exists twice, and an operation that was begun can be completed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ LAKE = "lake"
 
 
 class Death(BaseException):
-    """Of a client, in the middle of what it does."""
+    """The end of a client's process during an operation."""
 
 
 class WatchedStore(MemoryStore):
-    """A store whose reads are seen by the step of a client's way to the table, too."""
+    """A store that passes its reads to the step function of a client's connection to the table."""
 
     step: Callable[[str, Callable[[], object]], object] | None = None
 
     def list_page(self, *args: Any, **named: Any) -> Page:
-        """A listing; what happens in its step happens before it."""
+        """List objects; the step function is called first."""
         return self._do("list", lambda: super(WatchedStore, self).list_page(*args, **named))
 
     def begin_head(self, path: str) -> InFlight[Observation]:
-        """The same of a look at an object."""
+        """Begin a HEAD; the step function is called first."""
         return self._do("head", lambda: super(WatchedStore, self).begin_head(path))
 
     def _do(self, what: str, perform: Callable[[], T]) -> T:
@@ -52,7 +52,7 @@ class WatchedStore(MemoryStore):
 
 @define
 class World:
-    """Two clients of a namespace with a bound directory, and those who know nothing of it."""
+    """Two clients of a namespace with a bound directory, and other programs that write to the store."""
 
     clock: ManualClock
     table: ServiceTable
@@ -63,28 +63,28 @@ class World:
     second: Namespace
 
     def put(self, *paths: str, body: bytes = b"theirs") -> None:
-        """Others put objects."""
+        """Put objects, as another program."""
         for path in paths:
             self.store.put(path, body)
 
     def audit(self) -> list[str]:
-        """Return the paths of all rows, after they were checked."""
+        """Audit the table, and return the paths of all rows."""
         return sorted(Auditor(self.table, LAKE).audit())
 
     def see(self, path: str = "b") -> list[str]:
-        """Return what the second client sees, once all was synchronised."""
+        """Synchronise, and return the paths that the second client sees."""
         self.second.bindings.sync()
         self.audit()
         return [each.path.removeprefix(f"{path}/") for each in self.second.walk(path)]
 
     def disturb(self, step: Callable[[str, Callable[[], object]], object]) -> None:
-        """Let something happen at the requests of the first client."""
+        """Call a function at each request of the first client."""
         self.wire.step = step
         self.seen.step = step
 
 
 def world(max_age: float | None = None) -> World:
-    """Return a new one: two files, and a directory with a third, of which the table knows."""
+    """Return a new world: two files, and a directory with a third one, all with rows."""
     clock = ManualClock()
     table = ServiceTable(clock=clock)
     url = f"memory://{random_id()}"
@@ -109,7 +109,7 @@ def at_each_request(
     disturbed: Callable[[World], object],
     meanwhile: Callable[[World], object],
 ) -> Iterator[tuple[World, type[CommitError] | None]]:
-    """Yield what came of it when something happened before each request of another, and after."""
+    """Yield the result when something happens before each request of an operation, or after the last."""
     at = 0
     while True:
         found = prepare()
@@ -118,7 +118,7 @@ def at_each_request(
 
         def step(what: str, perform: Callable[[], object]) -> None:
             nonlocal count, done
-            if count == at and not done:  # noqa: B023 - called in this turn alone
+            if count == at and not done:  # noqa: B023 - only called in this iteration
                 done = True
                 meanwhile(found)  # noqa: B023
             count += 1
@@ -139,7 +139,7 @@ def at_each_request(
 def dying(
     prepare: Callable[[], World], disturbed: Callable[[World], object], *, after: bool
 ) -> Iterator[tuple[World, bool]]:
-    """Yield what a client left that died at each of its requests, before or after it took effect."""
+    """Yield the state that a client left when it died at each of its requests, before or after it."""
     at = 0
     while True:
         found = prepare()
@@ -167,16 +167,16 @@ def dying(
         at += 1
 
 
-# -- two at once -------------------------------------------------------------------------------------
+# -- two clients -------------------------------------------------------------------------------------
 
 
-def news() -> World:
-    """Return a world in which something is new, something changed, and something gone."""
+def world_with_changes() -> World:
+    """Return a world with new, changed and removed objects."""
     return changed(world())
 
 
 def changed(found: World) -> World:
-    """Have others change what is there."""
+    """Let other programs change the objects."""
     added(found)
     found.put("raw/a", body=b"newer")
     found.store.delete("raw/c")
@@ -184,23 +184,23 @@ def changed(found: World) -> World:
 
 
 def added(found: World) -> World:
-    """Have others add to what is there."""
+    """Let other programs add objects."""
     found.put("raw/new", "raw/n/y")
     return found
 
 
-def test_two_synchronise_at_once() -> None:
-    """Each object is one file, and each of them says what it has done; nothing is done twice."""
+def test_two_concurrent_synchronisations() -> None:
+    """Each object becomes one file, and nothing is done twice."""
     for found, told in at_each_request(
-        news, lambda all: all.first.bindings.sync(), lambda all: all.second.bindings.sync()
+        world_with_changes, lambda all: all.first.bindings.sync(), lambda all: all.second.bindings.sync()
     ):
         assert told is None
         assert found.audit() == ["b", "b/a", "b/d", "b/d/x", "b/n", "b/n/y", "b/new"]
         assert found.second.read("b/a") == b"newer"
 
 
-def test_what_is_deleted_while_somebody_synchronises_does_not_come_back() -> None:
-    """Not a file that he has seen in the table, or in the store, and not a directory."""
+def test_a_deletion_during_a_synchronisation_lasts() -> None:
+    """This holds for files with a row, files only in the store, and directories."""
 
     def delete(all: World) -> None:
         all.second.bindings.sync()
@@ -209,14 +209,16 @@ def test_what_is_deleted_while_somebody_synchronises_does_not_come_back() -> Non
         all.second.delete("b/d", recursive=True)
         all.second.delete("b/n", recursive=True)
 
-    for found, told in at_each_request(news, lambda all: all.first.bindings.sync(), delete):
+    for found, told in at_each_request(
+        world_with_changes, lambda all: all.first.bindings.sync(), delete
+    ):
         assert told is None
         assert found.see() == []
 
 
 @pytest.mark.parametrize("max_age", [0, 60])
-def test_what_is_deleted_while_somebody_looks_does_not_come_back(max_age: float) -> None:
-    """Nor is it shown to who looks for it afterwards, by its path."""
+def test_a_deletion_during_a_read_lasts(max_age: float) -> None:
+    """A later lookup by path does not find the file either."""
 
     def old() -> World:
         found = world(max_age)
@@ -238,15 +240,17 @@ def test_what_is_deleted_while_somebody_looks_does_not_come_back(max_age: float)
         assert found.see() == ["d", "n"]
 
 
-def test_what_is_renamed_while_somebody_synchronises_is_where_it_was_renamed_to() -> None:
-    """Only there."""
+def test_a_rename_during_a_synchronisation_lasts() -> None:
+    """The file or directory exists at its new path only."""
 
     def rename(all: World) -> None:
         all.second.bindings.sync()
         all.second.rename("b/a", "a")
         all.second.rename("b/d", "d")
 
-    for found, told in at_each_request(news, lambda all: all.first.bindings.sync(), rename):
+    for found, told in at_each_request(
+        world_with_changes, lambda all: all.first.bindings.sync(), rename
+    ):
         assert told is None
         assert found.see() == ["n", "n/y", "new"]
         assert found.second.read("a") == b"newer"
@@ -262,13 +266,13 @@ LOOKS: dict[str, Callable[[Namespace], object]] = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_what_is_overwritten_while_somebody_looks_is_there(look: str) -> None:
-    """The tombstone of what was overwritten is not taken for that of a file that was deleted."""
+def test_a_file_overwritten_during_a_read_exists(look: str) -> None:
+    """The tombstone of the overwritten file is not taken for that of a deleted one."""
 
     def prepare() -> World:
         found = world(0)
         found.second.rename("b/a", "a")
-        found.put("raw/a", body=b"new")  # of which no row knows
+        found.put("raw/a", body=b"new")  # without a row
         return found
 
     def meanwhile(found: World) -> None:
@@ -279,8 +283,8 @@ def test_what_is_overwritten_while_somebody_looks_is_there(look: str) -> None:
 
 
 @pytest.mark.parametrize("look", ["stat", "overwrite", "delete"])
-def test_what_is_overwritten_while_somebody_looks_outlives_its_old_object(look: str) -> None:
-    """An object that is gone is not what the file has any more."""
+def test_an_overwritten_file_outlives_its_old_object(look: str) -> None:
+    """The removed object is no longer the content of the file."""
 
     def meanwhile(found: World) -> None:
         found.second.write("b/a", b"own")
@@ -290,18 +294,22 @@ def test_what_is_overwritten_while_somebody_looks_outlives_its_old_object(look: 
         assert told is None
 
 
-def test_the_directory_is_renamed_or_unbound_while_somebody_synchronises_it() -> None:
-    """It is what it was, elsewhere, or takes nothing more."""
+def test_the_directory_is_renamed_during_a_synchronisation() -> None:
+    """Its entries are complete at the new path."""
     for found, _ in at_each_request(
-        news, lambda all: all.first.bindings.sync(), lambda all: all.second.rename("b", "z")
+        world_with_changes,
+        lambda all: all.first.bindings.sync(),
+        lambda all: all.second.rename("b", "z"),
     ):
         assert found.see("z") == ["a", "d", "d/x", "n", "n/y", "new"]
         assert not found.second.exists("b")
 
 
-@pytest.mark.parametrize("prepare", [news, lambda: added(world())], ids=["all kinds", "new ones"])
-def test_what_is_unbound_takes_nothing_more(prepare: Callable[[], World]) -> None:
-    """Not from one who has begun to synchronise it before."""
+@pytest.mark.parametrize(
+    "prepare", [world_with_changes, lambda: added(world())], ids=["all kinds", "new ones"]
+)
+def test_an_unbound_directory_gets_no_new_files(prepare: Callable[[], World]) -> None:
+    """A synchronisation that began before adds nothing either."""
     had: list[list[str]] = []
 
     def unbind(all: World) -> None:
@@ -315,13 +323,13 @@ def test_what_is_unbound_takes_nothing_more(prepare: Callable[[], World]) -> Non
 
 
 def bindings(found: World) -> list[str]:
-    """Return what is bound."""
+    """Return the paths of all bound directories."""
     return [each.path for each in found.second.walk() if each.binding is not None]
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_to_unbind_can_be_repeated(after: bool) -> None:
-    """Whoever dies at whatever request: nothing bound with it is bound then, but what else is."""
+def test_unbind_can_be_repeated_after_a_crash(after: bool) -> None:
+    """Afterwards no directory of that binding is bound; other bindings stay."""
 
     def prepare() -> World:
         found = world()
@@ -337,8 +345,8 @@ def test_to_unbind_can_be_repeated(after: bool) -> None:
         assert found.audit() == ["b", "b/a", "b/c", "b/d", "b/d/e", "b/d/e/y", "b/d/x", "b/own"]
 
 
-def test_what_comes_while_it_is_unbound_is_unbound_too() -> None:
-    """Directories of the store, which somebody lists, or of somebody who makes one there."""
+def test_directories_added_during_unbind_are_unbound_too() -> None:
+    """These are directories of the store that a synchronisation adds, and directories that are made."""
 
     def come(all: World) -> None:
         all.put("raw/d/n/y")
@@ -352,45 +360,47 @@ def test_what_comes_while_it_is_unbound_is_unbound_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "c"])
-def test_own_content_is_not_removed_or_replaced(name: str) -> None:
-    """If it is written over a file whose object has gone, or changed, while somebody synchronises."""
+def test_own_content_written_during_a_synchronisation_stays(name: str) -> None:
+    """It replaces a file whose object is removed or changed."""
 
     def write(all: World) -> None:
         all.second.write(f"b/{name}", b"own")
 
-    for found, told in at_each_request(news, lambda all: all.first.bindings.sync(), write):
+    for found, told in at_each_request(world_with_changes, lambda all: all.first.bindings.sync(), write):
         assert told is None
-        assert found.second.exists("b/new")  # what else there was to do was done
+        assert found.second.exists("b/new")  # all other changes were made
         assert name == "c" or not found.second.exists("b/c")
         assert name == "a" or found.second.read("b/a") == b"newer"
         found.see()
         assert found.second.read(f"b/{name}") == b"own"
 
 
-def test_the_directory_is_deleted_while_somebody_synchronises_it() -> None:
-    """Nothing is added to it, and all of it can be swept."""
+def test_the_directory_is_deleted_during_a_synchronisation() -> None:
+    """No entry is added to it, and all its entries are removed with the trash."""
 
     def delete(all: World) -> None:
         all.second.delete("b", recursive=True)
         all.second.maintenance.empty_trash()
 
-    for found, _ in at_each_request(news, lambda all: all.first.bindings.sync(), delete):
+    for found, _ in at_each_request(world_with_changes, lambda all: all.first.bindings.sync(), delete):
         found.second.maintenance.empty_trash()
         assert found.audit() == []
 
 
-def test_what_comes_while_somebody_synchronises_is_not_missed_for_good() -> None:
-    """It is there if the directory claims to be as the store was when it was looked at, or was later."""
+def test_objects_added_during_a_synchronisation_are_found_later() -> None:
+    """The directory does not claim to agree with a later state of the store than its listing had."""
     for found, told in at_each_request(
-        news, lambda all: all.first.bindings.sync(), lambda all: all.put("raw/late", "raw/late-d/z")
+        world_with_changes,
+        lambda all: all.first.bindings.sync(),
+        lambda all: all.put("raw/late", "raw/late-d/z"),
     ):
         assert told is None
         assert {"a", "new"} <= {each.name for each in found.second.list("b")}
         assert found.see() == ["a", "d", "d/x", "late", "late-d", "late-d/z", "n", "n/y", "new"]
 
 
-def test_an_object_flaps_while_two_synchronise() -> None:
-    """What was removed since it was gone is there again when it is; no claim says otherwise."""
+def test_an_object_flaps_during_two_synchronisations() -> None:
+    """Its file is removed while the object is missing, and returns with the object."""
 
     def flap(all: World) -> None:
         all.put("raw/a", body=b"third")
@@ -398,14 +408,14 @@ def test_an_object_flaps_while_two_synchronise() -> None:
         all.second.bindings.sync()
         all.put("raw/new", body=b"again")
 
-    for found, told in at_each_request(news, lambda all: all.first.bindings.sync(), flap):
+    for found, told in at_each_request(world_with_changes, lambda all: all.first.bindings.sync(), flap):
         assert told is None
         found.second.bindings.sync()
         assert found.second.read("b/new") == b"again" and found.second.read("b/a") == b"third"
 
 
-def test_pruning_beside_a_deletion_keeps_its_tombstone() -> None:
-    """One that hides nothing goes, and one that was left meanwhile stays."""
+def test_prune_keeps_the_tombstone_of_a_concurrent_deletion() -> None:
+    """A tombstone that hides nothing is removed; a new one stays."""
 
     def prepare() -> World:
         found = world()
@@ -422,8 +432,8 @@ def test_pruning_beside_a_deletion_keeps_its_tombstone() -> None:
         assert found.see() == []
 
 
-def test_pruning_keeps_the_tombstones_of_a_directory_that_is_bound_meanwhile() -> None:
-    """They hid nothing as long as it was not, and all went; by now they hide what was deleted."""
+def test_prune_keeps_the_tombstones_of_a_newly_bound_directory() -> None:
+    """In an unbound directory they hide nothing, and all are removed; once it is bound, all are kept."""
 
     def prepare() -> World:
         found = world()
@@ -440,11 +450,11 @@ def test_pruning_keeps_the_tombstones_of_a_directory_that_is_bound_meanwhile() -
     ):
         assert told is None
         seen.add(tuple(found.see()))
-    assert seen == {("a",), ("a", "c", "d", "d/x")}  # it was bound before they went, or after that
+    assert seen == {("a",), ("a", "c", "d", "d/x")}  # bound before they were removed, or after
 
 
-def test_what_is_hidden_stays_so_while_somebody_prunes() -> None:
-    """Once somebody has seen it so, in a directory that is bound."""
+def test_hidden_objects_stay_hidden_during_a_prune() -> None:
+    """This holds once a client has read the bound directory without them."""
     shown: list[list[str]] = []
 
     def prepare() -> World:
@@ -463,8 +473,8 @@ def test_what_is_hidden_stays_so_while_somebody_prunes() -> None:
     assert ["a", "d", "d/x"] in shown
 
 
-def test_pruning_keeps_what_hides_something_behind_a_file() -> None:
-    """Own content that is deleted meanwhile does not uncover what it has replaced."""
+def test_prune_keeps_a_tombstone_behind_own_content() -> None:
+    """When the own content is deleted, the object that it replaced stays hidden."""
 
     def prepare() -> World:
         found = world()
@@ -478,8 +488,8 @@ def test_pruning_keeps_what_hides_something_behind_a_file() -> None:
         assert found.see() == ["c", "d", "d/x"]
 
 
-def test_pruning_keeps_a_tombstone_that_took_the_place_of_another() -> None:
-    """One that was of no use is not removed if it was left anew, of an object that was stored anew."""
+def test_prune_keeps_a_tombstone_that_replaced_another() -> None:
+    """The old one hid nothing; the new one hides an object that was stored again."""
 
     def prepare() -> World:
         found = world()
@@ -498,8 +508,8 @@ def test_pruning_keeps_a_tombstone_that_took_the_place_of_another() -> None:
         assert found.see() == ["a", "d", "d/x"]
 
 
-def test_a_new_directory_does_not_have_what_was_deleted_under_its_name() -> None:
-    """Nor if it is made at the moment at which another one is deleted."""
+def test_a_new_directory_does_not_show_deleted_objects() -> None:
+    """This holds even if it is made while the old directory is deleted."""
 
     def delete(all: World) -> None:
         all.put("raw/m/x")
@@ -525,8 +535,8 @@ CHANGES: dict[str, Callable[[Namespace], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("other", ["sync", "the same"])
-def test_a_change_is_made_once_whoever_takes_the_object_first(change: str, other: str) -> None:
-    """A client that changes what only the store has, while another one takes it, or does the same."""
+def test_a_change_of_an_object_without_a_row_is_made_once(change: str, other: str) -> None:
+    """Meanwhile another client gives the object a row, or makes the same change."""
 
     def prepare() -> World:
         found = world(0)
@@ -547,7 +557,7 @@ def test_a_change_is_made_once_whoever_takes_the_object_first(change: str, other
         assert found.second.exists("z") == expected.second.exists("z")
 
 
-# -- deaths ------------------------------------------------------------------------------------------
+# -- crashes -----------------------------------------------------------------------------------------
 
 WORK: dict[str, Callable[[Namespace], object]] = {
     "sync": lambda lake: lake.bindings.sync(),
@@ -561,8 +571,8 @@ WORK: dict[str, Callable[[Namespace], object]] = {
 
 @pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
 @pytest.mark.parametrize("work", WORK)
-def test_a_death_leaves_what_the_next_one_completes(work: str, after: bool) -> None:
-    """At every request: nothing is broken, nothing comes back, and doing it again makes all well."""
+def test_an_operation_can_be_repeated_after_a_crash(work: str, after: bool) -> None:
+    """After a crash at any request the state is consistent, and a repetition completes the operation."""
 
     def prepare() -> World:
         found = world()
@@ -593,7 +603,7 @@ def test_a_death_leaves_what_the_next_one_completes(work: str, after: bool) -> N
 
 @pytest.mark.parametrize("work", WORK)
 def test_a_lost_answer_changes_nothing(work: str) -> None:
-    """Whichever it is: what was done is not done again, and is not taken for another's doing."""
+    """A change that was made is not made again, and is not taken for another client's change."""
 
     def prepare() -> World:
         found = world()

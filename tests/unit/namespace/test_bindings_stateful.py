@@ -1,8 +1,7 @@
-"""A directory that others write to, under any series of changes, against a plain model of what it has.
+"""A bound directory under random series of changes, compared with a simple model.
 
-Two clients and those who know nothing of the namespace take turns. Directories are always asked, or
-authoritative and synchronised before each step: both ways every file that is to be there is there, with
-the content that it should have, and no other.
+Two clients and other programs act in turn. The directory always asks the store, or is authoritative and
+synchronised before each step. In both cases it has exactly the files of the model, with their content.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from support.namespace import QUICK, Auditor, ServiceTable
 
 LAKE = "lake"
 
-#: What others store; no path leads through another one.
+#: Objects of other programs; no path is below another one.
 OBJECTS = ("raw/a", "raw/b", "raw/d/a", "raw/d/b", "raw/e/a", "raw/e/d/a")
 PATHS = tuple(
     f"{top}{rest}"
@@ -34,24 +33,24 @@ PATHS = tuple(
 
 @frozen
 class Version:
-    """One content that others have given an object."""
+    """One content of an object that another program stores."""
 
     path: str
     number: int
 
     @property
     def body(self) -> bytes:
-        """What it is."""
+        """The content."""
         return f"{self.path} {self.number}".encode()
 
 
-#: What a name is: a directory, own content, or an object that was renamed.
+#: The value of a name: a directory, own content, or an object that was renamed.
 Thing: TypeAlias = "Folder | bytes | Version"
 
 
 @define(eq=False)
 class Folder:
-    """A directory: what it has of its own, and what it hides of its prefix."""
+    """A directory: its own entries, and the entries of its prefix that it hides."""
 
     prefix: str | None = None
     own: dict[str, Thing] = field(factory=dict)
@@ -59,7 +58,7 @@ class Folder:
     implied: dict[str, Folder] = field(factory=dict)
 
     def names(self, objects: dict[str, Version]) -> set[str]:
-        """Return all names that something may have."""
+        """Return all names that may have a value."""
         found = set(self.own)
         if self.prefix is not None:
             below = (path.removeprefix(self.prefix) for path in objects if path.startswith(self.prefix))
@@ -67,11 +66,11 @@ class Folder:
         return found
 
     def has_own(self) -> bool:
-        """Tell whether it has anything that does not come from the store, however deep."""
+        """Return whether it has any entry that does not come from the store, at any depth."""
         return bool(self.own) or any(folder.has_own() for folder in self.implied.values())
 
     def find(self, name: str, objects: dict[str, Version]) -> Thing | None:
-        """Return what a name is."""
+        """Return the value of a name."""
         if name in self.own:
             return self.own[name]
         if self.prefix is None:
@@ -87,7 +86,7 @@ class Folder:
         return None
 
     def leave(self, name: str, thing: Thing) -> None:
-        """Have something no more."""
+        """Remove an entry."""
         self.own.pop(name, None)
         self.implied.pop(name, None)
         if self.prefix is not None:
@@ -97,9 +96,9 @@ class Folder:
                 self.hidden.add(thing)
 
     def put(self, name: str, thing: Thing) -> None:
-        """Have something."""
+        """Add an entry."""
         if isinstance(thing, Version) and self.prefix is not None and thing.path == self.prefix + name:
-            self.own.pop(name, None)  # it is at home, and is what the object is
+            self.own.pop(name, None)  # at its backing path it follows the object
             self.hidden -= {
                 each for each in self.hidden if isinstance(each, Version) and each.path == thing.path
             }
@@ -107,7 +106,7 @@ class Folder:
             self.own[name] = thing
 
     def make(self, name: str) -> Folder:
-        """Have a new directory."""
+        """Add a new directory."""
         bound = self.prefix is not None and f"{name}/" not in self.hidden
         made = self.implied.pop(name, None) or Folder(f"{self.prefix}{name}/" if bound else None)
         self.own[name] = made
@@ -115,7 +114,7 @@ class Folder:
 
 
 class Together(RuleBasedStateMachine):
-    """Draws what they do."""
+    """Draws the steps of all clients and programs."""
 
     @initialize(max_age=st.sampled_from([0.0, None]))
     def begin(self, max_age: float | None) -> None:
@@ -123,7 +122,7 @@ class Together(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.table = ServiceTable(clock=self.clock)
         self.store = MemoryStore(clock=self.clock)
-        self.store.put("kept", b"")  # a store without any object is not believed
+        self.store.put("kept", b"")  # an empty store is not trusted
         self.clients = [
             Namespace(self.table, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=0)
             for _ in range(2)
@@ -138,14 +137,14 @@ class Together(RuleBasedStateMachine):
         self.number = 0
 
     def client(self, which: int) -> Namespace:
-        """Return a client that knows what there is."""
+        """Return a client that knows the current state."""
         self.clock.advance(1)
         if self.max_age is None:
             self.clients[1 - which].bindings.sync()
         return self.clients[which]
 
     def find(self, path: str) -> tuple[Folder | None, str, Thing | None]:
-        """Return the directory that a path is in, its name there, and what it is."""
+        """Return the directory of a path, the last name of the path, and its value."""
         *above, name = path.split("/")
         folder: Thing | None = self.root
         for each in above:
@@ -155,7 +154,7 @@ class Together(RuleBasedStateMachine):
         return folder, name, folder.find(name, self.objects)
 
     def files(self, folder: Folder, path: str = "") -> dict[str, bytes]:
-        """Return the content of all files; b"" of those whose objects are changed, or gone."""
+        """Return the content of all files; b"" for those whose objects changed or are gone."""
         found: dict[str, bytes] = {}
         for name in folder.names(self.objects):
             thing = folder.find(name, self.objects)
@@ -168,7 +167,7 @@ class Together(RuleBasedStateMachine):
         return found
 
     def there(self) -> list[str]:
-        """Return all files, and the directories that have any, but for the one that is bound."""
+        """Return all files and the directories that have any, except the bound one."""
         files = self.files(self.root)
         above = {path[:at] for path in files for at, each in enumerate(path) if each == "/"}
         return sorted({*files, *above} - {"in"})
@@ -184,7 +183,7 @@ class Together(RuleBasedStateMachine):
 
     @rule(path=st.sampled_from(OBJECTS))
     def others_put(self, path: str) -> None:
-        """Others store an object."""
+        """Store an object, as another program."""
         self.clock.advance(1)
         self.number += 1
         self.objects[path] = Version(path, self.number)
@@ -192,13 +191,13 @@ class Together(RuleBasedStateMachine):
 
     @rule(path=st.sampled_from(OBJECTS))
     def others_delete(self, path: str) -> None:
-        """Others remove an object."""
+        """Remove an object, as another program."""
         self.objects.pop(path, None)
         self.store.delete(path)
 
     @rule(which=which, path=st.sampled_from(PATHS))
     def write(self, which: int, path: str) -> None:
-        """Write a file, and what is missing above it."""
+        """Write a file, and make its parent directories."""
         *above, name = path.split("/")
         folder = self.root
         _, _, old = self.find(path)
@@ -216,7 +215,7 @@ class Together(RuleBasedStateMachine):
 
     @rule(which=which, pick=pick)
     def delete(self, which: int, pick: int) -> None:
-        """Delete a file, or a directory with all that is in it."""
+        """Delete a file, or a directory with all its entries."""
         path = self.some(pick)
         folder, name, thing = self.find(path)
         assert folder is not None and thing is not None
@@ -225,7 +224,7 @@ class Together(RuleBasedStateMachine):
 
     @rule(which=which, pick=pick, into=pick, name=st.sampled_from("abde"))
     def rename(self, which: int, pick: int, into: int, name: str) -> None:
-        """Rename a file, or a directory; a file may replace one."""
+        """Rename a file or a directory; a file may replace a file."""
         source = self.some(pick)
         folders = ["", "in", *(path for path in self.there() if isinstance(self.find(path)[2], Folder))]
         to = f"{folders[into % len(folders)]}/{name}".lstrip("/")
@@ -243,13 +242,13 @@ class Together(RuleBasedStateMachine):
 
     @rule(which=which, path=st.sampled_from(["", "in", "in/d"]))
     def sync(self, which: int, path: str) -> None:
-        """Synchronise."""
+        """Synchronise a directory."""
         assume(self.is_there(path))
         self.client(which).bindings.sync(path)
 
     @rule(which=which)
     def prune(self, which: int) -> None:
-        """Remove tombstones and files that are of no use."""
+        """Remove useless tombstones and files."""
         self.client(which).bindings.prune()
         self._prune(self.root)
 
@@ -272,21 +271,21 @@ class Together(RuleBasedStateMachine):
         self.clients[which].maintenance.gc()
 
     def is_there(self, path: str) -> bool:
-        """Tell whether a directory is there. One that has no files may be there or not."""
+        """Return whether a directory exists. A directory without files may exist or not."""
         thing = self.find(path)[2] if path else self.root
         return isinstance(thing, Folder) and self.clients[0].exists(path)
 
     def is_empty(self, path: str) -> bool:
-        """Tell whether there is a directory of which nothing is known but that it has been there."""
+        """Return whether a directory exists of which the model has no entry."""
         return self.find(path)[2] is None and self.clients[0].exists(path)
 
     def is_free(self, path: str) -> bool:
-        """Tell whether something is a directory, or can be."""
+        """Return whether a path is a directory, or is free."""
         thing = self.find(path)[2]
         return thing is None or isinstance(thing, Folder)
 
     @invariant()
-    def all_is_as_it_should_be(self) -> None:
+    def clients_see_the_model(self) -> None:
         """Each client sees what the model has."""
         if not hasattr(self, "root"):
             return
@@ -315,11 +314,11 @@ Together.TestCase.settings = FEW
 
 
 class TestTogether(Together.TestCase):  # type: ignore[misc,valid-type]
-    """Whatever they do, each client sees what the model has."""
+    """After any series of steps, each client sees the files of the model."""
 
 
 @pytest.mark.campaign
 class TestLongTogether(Together.TestCase):  # type: ignore[misc,valid-type]
-    """More of it, with new examples each time."""
+    """More examples, different each time."""
 
     settings = settings(FEW, max_examples=5000, derandomize=False)

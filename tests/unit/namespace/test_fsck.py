@@ -1,4 +1,4 @@
-"""A check finds each kind of what can be wrong with a namespace, and changes nothing."""
+"""fsck finds each kind of damage of a namespace, and changes nothing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from support.restore import World, fill, leave_pending, world
 
 @pytest.fixture
 def at() -> World:
-    """A namespace with a bit of everything."""
+    """A namespace with an example of everything."""
     return filled()
 
 
@@ -72,7 +72,7 @@ def test_a_missing_bucket_is_not_a_replaced_checkpoint() -> None:
 
 
 def test_a_sound_namespace_is_clean(at: World) -> None:
-    """The trash, garbage, and what other namespaces have, are no findings."""
+    """The trash, garbage and other namespaces are no findings."""
     Namespace(at.table, at.store, "other", clock=at.clock).create()
     checked = at.lake.maintenance.fsck(objects=True, orphans=True)
     assert checked.is_clean and checked.counts == {}
@@ -81,7 +81,7 @@ def test_a_sound_namespace_is_clean(at: World) -> None:
 
 
 def _bound(at: World, max_age: float | None) -> None:
-    """Have a bound directory with files whose objects others change and remove later."""
+    """Make a bound directory with files whose objects other programs change and remove later."""
     for name in "abc":
         at.store.put(f"raw/{name}", b"1")
     at.lake.bindings.bind("raw/", "in", max_age=max_age)
@@ -93,8 +93,8 @@ def _bound(at: World, max_age: float | None) -> None:
 
 
 @pytest.mark.parametrize("max_age", [0.0, 60.0, 1000.0])
-def test_what_is_not_synchronised_yet_is_not_lost(at: World, max_age: float) -> None:
-    """A file of a bound directory is as its object is, whatever its row says; one that left is not."""
+def test_files_that_are_not_synchronised_are_not_lost(at: World, max_age: float) -> None:
+    """A file of a bound directory is as its object, whatever its row says; a file that left is not."""
     _bound(at, max_age)
     assert at.lake.maintenance.fsck(objects=True).is_clean
     at.store.put("raw/c", b"22")
@@ -102,16 +102,16 @@ def test_what_is_not_synchronised_yet_is_not_lost(at: World, max_age: float) -> 
     assert (found.problem.name, found.path) == ("object-changed", "c")
 
 
-def test_what_others_do_to_an_authoritative_directory_is_no_loss(at: World) -> None:
-    """Its rows are believed, so its files cannot be read: it is told, until it is synchronised."""
+def test_an_authoritative_directory_can_be_out_of_date(at: World) -> None:
+    """Its rows are trusted, so changed files cannot be read; a synchronisation ends this."""
     _bound(at, None)
     assert at.lake.maintenance.fsck(objects=True).counts == {"out-of-date": 2}
     at.lake.bindings.sync("in")
     assert at.lake.maintenance.fsck(objects=True).is_clean
 
 
-def test_what_was_never_synchronised_is_not_lost(at: World) -> None:
-    """Until then an authoritative directory asks the store, too."""
+def test_a_directory_that_was_never_synchronised_has_no_losses(at: World) -> None:
+    """Until the first synchronisation, an authoritative directory asks the store, too."""
     at.store.put("raw/a", b"1")
     at.lake.maintenance.import_objects("raw/", "in")
     at.lake.bindings.bind("raw/", "in", max_age=None)
@@ -120,11 +120,11 @@ def test_what_was_never_synchronised_is_not_lost(at: World) -> None:
     assert at.lake.read("in/a") == b"22"
 
 
-# -- damaged ones ------------------------------------------------------------------------------------
+# -- damage ------------------------------------------------------------------------------------------
 
 
-def test_a_directory_that_is_in_itself_has_no_path(at: World) -> None:
-    """Whoever asks for it is told, and so is a restore that has lost a file in it."""
+def test_a_directory_in_a_cycle_has_no_path(at: World) -> None:
+    """`path_of` reports the cycle; a restore reports a lost file in it with a partial path."""
     id, file = entry(at, "empty/below").id, entry(at, "over")
     cycle(at)
     with pytest.raises(CorruptRecord, match="in itself"):
@@ -140,8 +140,8 @@ def test_a_directory_that_is_in_itself_has_no_path(at: World) -> None:
 @pytest.mark.parametrize(
     "name", ["an entry is gone", "content is garbage", "a guard is gone", "a guard is left"]
 )
-def test_what_became_of_a_repair_that_died_is_told(at: World, name: str, applied: bool) -> None:
-    """By what it has written or removed: that what it was to replace is gone may be what it repairs."""
+def test_recovery_decides_an_interrupted_repair(at: World, name: str, applied: bool) -> None:
+    """Its own writes and removals decide; a missing record may be the damage that it repairs."""
     DAMAGES[name].does(at)
     at.clock.advance(1)
     findings = at.lake.maintenance.fsck().findings
@@ -155,8 +155,8 @@ def test_what_became_of_a_repair_that_died_is_told(at: World, name: str, applied
     assert at.lake.maintenance.fsck().is_clean
 
 
-def test_what_nobody_names_is_removed_only_if_asked_for(at: World) -> None:
-    """It may be a file of a namespace in another table; asked for, it is garbage for a while first."""
+def test_orphans_are_removed_only_on_request(at: World) -> None:
+    """An orphan may be a file of a namespace in another table; on request it becomes garbage first."""
     store_unnamed(at)
     lake = at.client()[1]
     found = lake.maintenance.fsck(orphans=True).findings
@@ -169,8 +169,8 @@ def test_what_nobody_names_is_removed_only_if_asked_for(at: World) -> None:
 
 
 @pytest.mark.parametrize("when", ["while it is repaired", "after that", "in another namespace"])
-def test_what_has_become_a_file_is_not_collected(at: World, when: str) -> None:
-    """However late: it is looked for once more before its time comes, and is no garbage any more."""
+def test_a_linked_orphan_is_not_collected(at: World, when: str) -> None:
+    """References are checked again before the garbage is collected, and the object is kept."""
     lake, other = at.client()[1], Namespace(at.table, at.store, "other", clock=at.clock)
     other.create()
     datas = [lake.upload(bytes([number])) for number in range(3)]
@@ -193,8 +193,8 @@ def test_what_has_become_a_file_is_not_collected(at: World, when: str) -> None:
     assert lake.maintenance.fsck(objects=True, orphans=True).is_clean
 
 
-def test_what_may_have_become_a_file_waits(at: World) -> None:
-    """As long as a record cannot be read that may be of that file; it is told."""
+def test_an_orphan_is_kept_while_a_record_is_unreadable(at: World) -> None:
+    """The record may refer to it; gc reports the object."""
     store_unnamed(at)
     lake = at.client()[1]
     found = lake.maintenance.fsck(orphans=True).findings
@@ -208,8 +208,8 @@ def test_what_may_have_become_a_file_waits(at: World) -> None:
 
 
 @pytest.mark.parametrize("unreadable", ["corrupt", "newer", "garbage", "unknown"])
-def test_what_cannot_be_read_may_name_any_object(at: World, unreadable: str) -> None:
-    """So none is told as nobody's, and none is removed that was found before, until it can be read."""
+def test_an_unreadable_record_may_refer_to_any_object(at: World, unreadable: str) -> None:
+    """So fsck reports no orphans, and repair leaves those that were found before."""
     store_unnamed(at)
     over = entry(at, "over")
     before = at.lake.maintenance.fsck(orphans=True).findings
@@ -228,8 +228,8 @@ def test_what_cannot_be_read_may_name_any_object(at: World, unreadable: str) -> 
     assert found["references-unknown"] == 1 and "orphan-object" not in found
 
 
-def test_what_is_wrong_with_records_of_more_fields_is_told(at: World) -> None:
-    """A newer library may add some within a format, which are none of a check's business."""
+def test_damage_of_records_with_more_fields_is_found(at: World) -> None:
+    """A newer library may add fields within a format; fsck ignores them."""
     directory, file = entry(at, "empty"), entry(at, "over")
     for each in directory, file:
         with_more_fields(at.table, each)
@@ -242,8 +242,8 @@ def test_what_is_wrong_with_records_of_more_fields_is_told(at: World) -> None:
     assert at.lake.maintenance.fsck(objects=True).counts == {"object-missing": 1}
 
 
-def test_what_a_newer_library_has_written_is_not_repaired(at: World) -> None:
-    """It is not corrupt: whoever has written it knows more of it than the log tells this one."""
+def test_records_of_a_newer_library_are_not_repaired(at: World) -> None:
+    """Such a record is not corrupt: the newer library may know more than the log shows this one."""
     written_by_newer(at.table, entry(at, "over"))
     found = at.lake.maintenance.fsck().findings
     assert [each.problem.name for each in found] == ["corrupt-record"]
@@ -251,8 +251,8 @@ def test_what_a_newer_library_has_written_is_not_repaired(at: World) -> None:
 
 
 @pytest.mark.parametrize("id", [ROOT, TRASH])
-def test_a_root_that_cannot_be_read_is_made_again(at: World, id: str) -> None:
-    """As one is that is gone, also without a log; all that was found before is found then."""
+def test_an_unreadable_root_is_made_again(at: World, id: str) -> None:
+    """This is done as for a missing root, also without a log; all earlier entries are found then."""
     before = at.entries(at.table).keys()
     lake = without_log(at)
     key = KEYS.entry(TOP, 0, id)
@@ -266,8 +266,8 @@ def test_a_root_that_cannot_be_read_is_made_again(at: World, id: str) -> None:
     assert lake.maintenance.fsck().is_clean and at.entries(at.table).keys() == before
 
 
-def test_what_is_nameless_twice_is_where_the_log_has_it(at: World) -> None:
-    """An entry that cannot be read, of a directory without a record, brings no other into lost+found."""
+def test_a_directory_without_a_readable_name_returns_to_its_path(at: World) -> None:
+    """The log has its path, so no entry of it moves to lost+found."""
     tree = {found.path: found.entry.id for found in at.lake.walk()}
     lose_directory(at, "empty/b")
     at.clock.advance(1)
@@ -276,7 +276,7 @@ def test_what_is_nameless_twice_is_where_the_log_has_it(at: World) -> None:
 
 
 def test_a_file_in_the_place_of_lost_and_found_stops_no_other_repair(at: World) -> None:
-    """What would come there is left, and all else is repaired."""
+    """Entries that would move there are left; all other damage is repaired."""
     at.lake.write("lost+found", b"a user's")
     forget_directory(at)
     at.table.delete(KEYS.directory(entry(at, "empty").id))
@@ -290,8 +290,8 @@ def test_a_file_in_the_place_of_lost_and_found_stops_no_other_repair(at: World) 
     assert lake.read("lost+found") == b"a user's"
 
 
-def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
-    """The table has lost a file; and one that was deleted since its object was stored is none."""
+def test_objects_that_only_the_log_refers_to_are_no_orphans(at: World) -> None:
+    """This holds for a file that the table lost, and not for a file that was deleted."""
     store_unnamed(at)
     path = entry(at, "over").data
     lose(at, "over")
@@ -307,7 +307,7 @@ def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
     found = at.lake.maintenance.fsck(orphans=True)
     nobodys = {each.object for each in found.findings if each.problem.name == "orphan-object"}
     assert nobodys == {"abc/abc" + 29 * "0", "abc/abc" + 29 * "1"}
-    # Found while it was: nobody has repaired the table yet.
+    # As if it was found while it was an orphan: the table is not repaired yet.
     assert path is not None
     [told] = [each for each in found.findings if each.object == "abc/abc" + 29 * "0"]
     lost = evolve(told, object=path.path)
@@ -315,8 +315,8 @@ def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
     assert done.outcome is Outcome.CHANGED
 
 
-def test_what_no_path_led_to_is_found_again(at: World) -> None:
-    """With all that is in it, under its id."""
+def test_an_unreachable_directory_moves_to_lost_and_found(at: World) -> None:
+    """It keeps its entries, and gets its id as its name."""
     found = entry(at, "empty/b")
     lose(at, "empty/b")
     lake = without_log(at)
@@ -325,11 +325,11 @@ def test_what_no_path_led_to_is_found_again(at: World) -> None:
     assert lake.maintenance.fsck().is_clean
 
 
-# -- it does no harm -----------------------------------------------------------------------------------
+# -- fsck changes nothing ------------------------------------------------------------------------------
 
 
-def test_a_check_cannot_write(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is wrong: table and store refuse all that changes something, and are never asked to."""
+def test_fsck_sends_no_write(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the damage, the table and the store get no request that changes something."""
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a check has written")
@@ -356,8 +356,8 @@ def test_a_check_cannot_write(at: World, monkeypatch: pytest.MonkeyPatch) -> Non
                 assert damage.kind in lake.maintenance.fsck(objects=True, orphans=True).counts
 
 
-def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
-    """By construction: there is no such function that it could call."""
+def test_the_readers_of_fsck_cannot_write(at: World) -> None:
+    """They have no method that changes something."""
     readers = TableReader.of(at.table), StoreReader.of(at.store), LogReader.of(at.log)
     names = {name for reader in readers for name in dir(reader) if not name.startswith("_")}
     assert names == {
@@ -376,8 +376,8 @@ def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
     }
 
 
-def test_what_has_become_a_file_since_it_was_found_is_not_garbage(at: World) -> None:
-    """The job that has stored it was slow, and has committed between the check and the repair."""
+def test_an_orphan_that_became_a_file_is_not_garbage(at: World) -> None:
+    """A slow job had stored the object, and committed between fsck and the repair."""
     store_unnamed(at)
     path = "abc/abc" + 29 * "0"
     found = at.lake.maintenance.fsck(orphans=True).findings
@@ -390,7 +390,7 @@ def test_what_has_become_a_file_since_it_was_found_is_not_garbage(at: World) -> 
 
 
 def test_a_repaired_file_is_not_pruned(at: World) -> None:
-    """A file whose object is kept for good by a repair is not taken for one whose object is gone."""
+    """A file whose object a repair keeps forever is not taken for one without an object."""
     lake = without_log(at)
     object_twice(at)
     at.clock.advance(1)
@@ -401,8 +401,8 @@ def test_a_repaired_file_is_not_pruned(at: World) -> None:
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32))
-def test_little_memory_finds_all_that_much_would(seed: int) -> None:
-    """A check that holds some numbers of each file finds what is wrong with all records at once."""
+def test_fsck_with_little_memory_finds_the_same(seed: int) -> None:
+    """A check that holds a few numbers per file finds the same as a check of all records at once."""
     random = Random(seed)
     at = world(seed)
     fill(at.lake, at.clock)
@@ -415,8 +415,8 @@ def test_little_memory_finds_all_that_much_would(seed: int) -> None:
     checker = Checker(table=reader, keys=KEYS, clock=at.clock, log=LogReader.of(at.log), grace=0)
     found = [each for each in checker.check().findings if each.problem.name != "no-metadata"]
 
-    def told(findings: Iterable[Finding]) -> list[str]:
-        # Of several entries in a directory that there is no record of, any one may be told.
+    def described(findings: Iterable[Finding]) -> list[str]:
+        # Of several entries in a directory without a record, any one may be reported.
         return sorted(
             f"{each.problem.name} {each.id} {each.object} {each.missing} {each.detail} {each.logged}"
             + (each.path if each.problem.name != "unreachable-entry" else "")
@@ -424,11 +424,11 @@ def test_little_memory_finds_all_that_much_would(seed: int) -> None:
         )
 
     placed = (with_occupant(reader, each) for each in whole)
-    assert told(found) == told(each for each in placed if records_unchanged(reader, each))
+    assert described(found) == described(each for each in placed if records_unchanged(reader, each))
 
 
-def test_a_check_takes_little_memory_for_each_file(at: World) -> None:
-    """A million files must fit where a record of each does not: it is numbers that are kept of them."""
+def test_fsck_takes_little_memory_per_file(at: World) -> None:
+    """It keeps numbers instead of records, so that a million files fit in memory."""
     root = entry(at, "")
 
     def scan(files: int) -> Iterator[Item]:
@@ -458,7 +458,7 @@ def test_a_check_takes_little_memory_for_each_file(at: World) -> None:
 
 
 class Slow(InterceptedTable):
-    """A way to a table whose scans come in small pages, between which others do something."""
+    """A connection to a table whose scans have small pages, with changes by other clients in between."""
 
     def __init__(self, table: ServiceTable, between: Callable[[], object]) -> None:
         super().__init__(table)
@@ -475,8 +475,8 @@ class Slow(InterceptedTable):
 
 @pytest.mark.parametrize("every", [1, 2, 3, 5])
 @pytest.mark.parametrize("first", range(0, 20, 4))
-def test_what_others_change_meanwhile_is_no_finding(at: World, every: int, first: int) -> None:
-    """Whatever a scan has seen of the old and the new: nothing is told that is not so."""
+def test_changes_during_fsck_are_no_findings(at: World, every: int, first: int) -> None:
+    """Whatever mix of old and new records a scan has seen, nothing false is reported."""
     steps: list[Callable[[], object]] = [
         lambda: at.lake.rename("empty/b", "d2/b"),
         lambda: at.lake.reshard("empty", shards=8),
@@ -505,10 +505,10 @@ def test_what_others_change_meanwhile_is_no_finding(at: World, every: int, first
 
 
 @pytest.mark.parametrize("first", range(1, 12))
-def test_what_moves_all_the_time_is_not_lost(
+def test_a_file_that_keeps_moving_is_not_lost(
     at: World, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan may miss it, and it may be elsewhere again when it is looked for."""
+    """A scan may miss it, and a second read may, too."""
     paths = iter([f"d2/moved-{number}" for number in range(100)])
     where, pages = "over", 0
 
@@ -521,12 +521,12 @@ def test_what_moves_all_the_time_is_not_lost(
     slow = Slow(at.table, move)
     lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
     monkeypatch.setattr(at.clock, "sleep", lambda seconds: move())
-    at.table.delete(KEYS.guard(entry(at, "empty").id, 0))  # so that something is looked at again
+    at.table.delete(KEYS.guard(entry(at, "empty").id, 0))  # so that fsck reads records again
     assert lake.maintenance.fsck().counts == {"no-guard": 1}
 
 
-def test_what_is_still_wrong_is_told_though_others_work(at: World) -> None:
-    """Beside what changes all the time."""
+def test_damage_is_found_while_other_clients_work(at: World) -> None:
+    """Records that keep changing do not hide it."""
     at.table.delete(KEYS.guard(entry(at, "d2").id, 0))
     numbers = iter(range(1000))
     slow = Slow(at.table, lambda: at.lake.write(f"empty/b/{next(numbers)}", b""))
@@ -534,8 +534,8 @@ def test_what_is_still_wrong_is_told_though_others_work(at: World) -> None:
     assert lake.maintenance.fsck(objects=True).counts == {"no-guard": 1}
 
 
-def test_what_has_changed_since_it_was_found_is_not_repaired(at: World) -> None:
-    """Each repair is on condition that all is as it was found."""
+def test_records_changed_since_fsck_are_not_repaired(at: World) -> None:
+    """Each repair is conditional on the records that fsck found."""
     at.table.delete(KEYS.directory(entry(at, "empty").id))
     found = at.lake.maintenance.fsck().findings
     at.lake.set_attributes("empty", attributes={"x": "1"})
@@ -547,8 +547,8 @@ def test_what_has_changed_since_it_was_found_is_not_repaired(at: World) -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
-def test_whatever_records_are_lost_the_log_brings_them_back(seed: int) -> None:
-    """Checked and repaired until nothing is found, all is where it was; nothing is in lost+found."""
+def test_the_log_restores_lost_records(seed: int) -> None:
+    """After repeated fsck and repair all entries have their paths, and lost+found is empty."""
     random = Random(seed)
     at = world(seed)
     fill(at.lake, at.clock)
@@ -568,14 +568,14 @@ def test_whatever_records_are_lost_the_log_brings_them_back(seed: int) -> None:
 
 
 def _back_to(at: World, backup: list[Item]) -> None:
-    """Have the table be as it was."""
+    """Restore the items of a table from a backup."""
     for item in list(at.table.scan()):
         at.table.delete(at.table.schema.key_of(item))
     at.table.put_all(backup)
 
 
 def _repaired(at: World) -> Namespace:
-    """Return the namespace as it is once repairs find nothing to do any more."""
+    """Return the namespace after repairs that leave no finding."""
     lake = at.client()[1]
     for _ in range(6):
         if (found := lake.maintenance.fsck(grace=0)).is_clean:
@@ -585,8 +585,8 @@ def _repaired(at: World) -> Namespace:
     return lake
 
 
-def test_what_has_exchanged_places_since_a_backup_does_so_again(at: World) -> None:
-    """Two files, and three directories in a circle: with one repair for each."""
+def test_entries_that_exchanged_places_since_a_backup_do_so_again(at: World) -> None:
+    """These are two files, and three directories in a circle; each group takes one repair."""
     for name in "abcde":
         at.lake.make_directory(name)
         at.lake.write(f"{name}/{name}", b"1")
@@ -608,8 +608,8 @@ def test_what_has_exchanged_places_since_a_backup_does_so_again(at: World) -> No
     assert {found.path: found.entry.id for found in lake.walk()} == tree
 
 
-def test_nothing_is_brought_back_into_a_directory_that_goes_meanwhile(at: World) -> None:
-    """Somebody removes it, since it is empty, between the plan and the repair."""
+def test_nothing_is_restored_into_a_removed_directory(at: World) -> None:
+    """Another client removes the empty directory between the plan and the repair."""
     at.lake.write("d/f", b"1")
     lose(at, "d/f")
     found = at.lake.maintenance.fsck().findings
@@ -624,8 +624,8 @@ def test_nothing_is_brought_back_into_a_directory_that_goes_meanwhile(at: World)
     assert [each.outcome for each in lake.maintenance.repair(found, dry_run=False)] == [Outcome.CHANGED]
 
 
-def test_what_was_deleted_since_a_backup_is_hidden_again_and_its_objects_go(at: World) -> None:
-    """A tombstone comes back with each deletion that is done again, but none of what others removed."""
+def test_repair_repeats_deletions_since_a_backup(at: World) -> None:
+    """Each repeated deletion makes its tombstone; files whose objects others removed get none."""
     for path in ("raw/x", "raw/y", "raw/z", "raw/d/x", "raw/e/x"):
         at.store.put(path, b"of others")
     at.lake.bindings.bind("raw/", "in", max_age=60)
@@ -666,8 +666,8 @@ def test_what_was_deleted_since_a_backup_is_hidden_again_and_its_objects_go(at: 
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
-def test_whatever_records_are_lost_without_a_log_what_is_left_is_sound(seed: int) -> None:
-    """And every file whose entry is left can be found, at its path or in lost+found."""
+def test_lost_records_without_a_log_leave_a_sound_namespace(seed: int) -> None:
+    """Every file with an entry can be found, at its path or in lost+found."""
     random = Random(seed)
     at = world(seed)
     made = Namespace(at.table, at.store, "other", clock=at.clock, new_id=at.word)

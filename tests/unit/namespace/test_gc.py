@@ -1,4 +1,4 @@
-"""The trash is emptied, and content that nothing names removed: in bulk, and what failed is told."""
+"""Emptying the trash and collecting garbage: in bulk, with a report of all failures."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Failing(MemoryStore):
     """A store that fails to remove some objects.
 
     Attributes:
-        errors: for a path what comes of removing it, each time it is tried.
+        errors: for a path, the errors of its removals, in order.
         asked: the paths of each removal.
-        performs: whether objects are removed all the same.
+        performs: whether objects are removed despite the error.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -39,7 +39,7 @@ class Failing(MemoryStore):
         self.performs = False
 
     def delete_many(self, paths: Iterable[str]) -> dict[str, CommitError]:
-        """Remove those that do not fail."""
+        """Remove the objects that have no error."""
         self.asked.append(list(paths))
         failed = {path: self.errors[path].pop(0) for path in self.asked[-1] if self.errors.get(path)}
         super().delete_many([path for path in self.asked[-1] if self.performs or path not in failed])
@@ -47,7 +47,7 @@ class Failing(MemoryStore):
 
 
 class Site:
-    """A namespace whose requests can be got at, with as much garbage as is wanted."""
+    """A namespace whose requests can be intercepted, with any amount of garbage."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -62,7 +62,7 @@ class Site:
         return Namespace(table, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=0)
 
     def garbage(self, number: int) -> list[str]:
-        """Have so many objects that nothing names, of a byte each; return their paths."""
+        """Make this number of objects of one byte without files; return their paths."""
         files = {f"{each:04}": stored(self.store, f"objects/{each:04}") for each in range(number)}
         self.lake.make_directory("d")
         self.lake.bulk_link("d", files)
@@ -72,19 +72,19 @@ class Site:
         return [data.path for data in files.values()]
 
     def rows(self) -> int:
-        """Return how many records of garbage there are, once all invariants hold."""
+        """Audit the namespace, and return the number of records of garbage."""
         Auditor(self.table, LAKE, self.store).audit()
         return sum(str(item["place"]).startswith(f"{LAKE}/x/") for item in self.table.scan())
 
 
 @pytest.fixture
 def site() -> Site:
-    """A new one."""
+    """A new site."""
     return Site()
 
 
-def test_many_objects_go_with_few_requests(site: Site) -> None:
-    """A thousand with each request to the store, a hundred records with each transaction."""
+def test_many_objects_are_removed_with_few_requests(site: Site) -> None:
+    """A request to the store removes a thousand objects, and a transaction a hundred records."""
     site.garbage(1050)
     before = site.lake.request_stats
     told: list[GcReport] = []
@@ -92,7 +92,7 @@ def test_many_objects_go_with_few_requests(site: Site) -> None:
     assert collected == GcReport(objects=1050, bytes=1050)
     assert [each.objects for each in told] == [1000, 1050]
     found = site.lake.request_stats.since(before).operations["gc"]
-    # The store proves that it is there, before each request and after.
+    # The store is verified before and after each request.
     assert found == RequestCounts(
         calls=1, queries=8, transactions=11, writes=1050, store_heads=4, store_bulk_deletes=2
     )
@@ -100,8 +100,8 @@ def test_many_objects_go_with_few_requests(site: Site) -> None:
     assert site.lake.maintenance.gc() == GcReport()
 
 
-def test_sweeping_one_directory_tells_how_far_it_is(site: Site) -> None:
-    """After each transaction, however many files are in it."""
+def test_emptying_the_trash_reports_progress(site: Site) -> None:
+    """It reports after each transaction, also within one directory."""
     files = {f"{each:04}": stored(site.store, f"objects/{each:04}") for each in range(120)}
     site.lake.make_directory("d")
     site.lake.bulk_link("d", files)
@@ -113,8 +113,8 @@ def test_sweeping_one_directory_tells_how_far_it_is(site: Site) -> None:
 
 @pytest.mark.parametrize("performs", [True, False])
 @pytest.mark.parametrize("error", [OutcomeUnknown("lost"), Unavailable("busy"), Conflict("busy")])
-def test_what_may_have_failed_is_removed_again(site: Site, error: CommitError, performs: bool) -> None:
-    """Only that, and it is no failure if it succeeds then."""
+def test_failed_removals_are_retried(site: Site, error: CommitError, performs: bool) -> None:
+    """Only these are retried, and a later success counts."""
     paths = site.garbage(5)
     site.store.performs = performs
     site.store.errors = {paths[1]: [error], paths[3]: [error, error]}
@@ -123,8 +123,8 @@ def test_what_may_have_failed_is_removed_again(site: Site, error: CommitError, p
     assert site.rows() == 0
 
 
-def test_what_failed_is_told_exactly_and_stays(site: Site) -> None:
-    """For good, after one try, or for now, after eight; it is removed the next time."""
+def test_objects_that_cannot_be_removed_are_reported(site: Site) -> None:
+    """A permanent error is final after one attempt, a temporary one after eight; the objects stay."""
     paths = site.garbage(5)
     site.store.errors = {
         paths[0]: [AccessDenied("locked")],
@@ -140,7 +140,7 @@ def test_what_failed_is_told_exactly_and_stays(site: Site) -> None:
 
 
 def test_two_collectors_count_each_object_once(site: Site) -> None:
-    """Whoever removes the record; what another has removed does not keep the rest from going."""
+    """The client that removes the record counts it; removed records do not stop the rest."""
     site.garbage(4)
     other = site.opened(site.table)
     others: list[GcReport] = []
@@ -156,8 +156,8 @@ def test_two_collectors_count_each_object_once(site: Site) -> None:
     assert site.rows() == 0
 
 
-def test_records_that_another_has_removed_do_not_keep_the_others(site: Site) -> None:
-    """All of a transaction is refused for one that is gone; the rest goes one by one."""
+def test_records_removed_by_others_do_not_stop_the_rest(site: Site) -> None:
+    """A missing record refuses the whole transaction; the other records are removed one by one."""
     site.garbage(4)
 
     def step(what: str, perform: Callable[[], object]) -> None:
@@ -175,8 +175,8 @@ def test_records_that_another_has_removed_do_not_keep_the_others(site: Site) -> 
 
 @pytest.mark.parametrize("times", [1, 99])
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_lost_answer_about_records(site: Site, applied: bool, times: int) -> None:
-    """It is asked again; if there is no answer at all, that is told, and all can be repeated."""
+def test_a_lost_answer_to_the_removal_of_records(site: Site, applied: bool, times: int) -> None:
+    """The request is repeated; without any answer the objects are reported, and gc can be repeated."""
     site.garbage(4)
     lost = 0
 
@@ -202,8 +202,8 @@ def test_a_lost_answer_about_records(site: Site, applied: bool, times: int) -> N
     assert site.rows() == 0
 
 
-def test_an_own_request_that_was_done_is_no_other_collector(site: Site) -> None:
-    """On a table that keeps no tokens, where the second request is refused."""
+def test_an_own_earlier_removal_is_recognised(site: Site) -> None:
+    """The table keeps no tokens, so it refuses the second request."""
     paths = site.garbage(3)
     right = site.table.transact
 
@@ -221,8 +221,8 @@ def test_an_own_request_that_was_done_is_no_other_collector(site: Site) -> None:
 
 @pytest.mark.parametrize("times", [3, 99])
 @pytest.mark.parametrize("error", [Unavailable("throttled"), Conflict("another collector")])
-def test_records_of_garbage_that_are_refused_for_now(site: Site, error: CommitError, times: int) -> None:
-    """They are tried again; what stays listed is told, and all else goes."""
+def test_refused_removals_of_records_are_retried(site: Site, error: CommitError, times: int) -> None:
+    """Records that stay are reported, and the next call removes them."""
     paths = site.garbage(120)
     refused = 0
 
@@ -246,8 +246,8 @@ def test_records_of_garbage_that_are_refused_for_now(site: Site, error: CommitEr
 
 
 @pytest.mark.parametrize("error", [Unavailable("throttled"), Conflict("another collector")])
-def test_one_by_one_they_are_tried_again_too(site: Site, error: CommitError) -> None:
-    """After another collector has removed one; what was done before is not lost if that fails."""
+def test_removals_of_single_records_are_retried_too(site: Site, error: CommitError) -> None:
+    """They follow a refused transaction; if one of them fails, the others still count."""
     site.garbage(4)
     records = [item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/x/")]
     gone, flaky, stuck, _ = map(site.table.schema.key_of, records)
@@ -272,8 +272,8 @@ def test_one_by_one_they_are_tried_again_too(site: Site, error: CommitError) -> 
     assert site.lake.maintenance.gc().objects == 1 and site.rows() == 0
 
 
-def test_a_store_that_sheds_a_whole_removal(site: Site) -> None:
-    """It is tried again, and told of each object in the end."""
+def test_a_store_that_refuses_a_whole_removal(site: Site) -> None:
+    """The request is retried; if it keeps failing, each of its objects is reported."""
     paths = site.garbage(3)
     right, shed = site.store.delete_many, 0
 
@@ -289,8 +289,8 @@ def test_a_store_that_sheds_a_whole_removal(site: Site) -> None:
     assert site.lake.maintenance.gc() == GcReport(objects=3, bytes=3)
 
 
-def test_what_cannot_be_listed_for_now_is_told(site: Site) -> None:
-    """A part of the list of garbage; what is in the others goes. Or the trash."""
+def test_a_failed_listing_is_reported(site: Site) -> None:
+    """The other parts of the garbage are removed. A failed listing of the trash is reported, too."""
     site.garbage(3)
     site.lake.make_directory("e")
     site.lake.delete("e", recursive=True)
@@ -313,8 +313,8 @@ def test_what_cannot_be_listed_for_now_is_told(site: Site) -> None:
     assert site.lake.maintenance.empty_trash() == TrashReport(directories=1)
 
 
-def test_a_throttled_table_keeps_nothing_else_from_being_swept(site: Site) -> None:
-    """What was refused until the end is told; the rest of the trash goes."""
+def test_a_throttled_table_does_not_stop_the_rest(site: Site) -> None:
+    """Refused removals are reported; the rest of the trash is removed."""
     for number in range(3):
         site.lake.write(f"d{number}/f", b"1")
     ids = {site.lake.stat(f"d{number}").entry.id for number in range(3)}
@@ -338,8 +338,8 @@ def test_a_throttled_table_keeps_nothing_else_from_being_swept(site: Site) -> No
     assert site.rows() == 3
 
 
-def test_tombstones_that_could_not_go_keep_their_directory(site: Site) -> None:
-    """In the trash; it is told, and goes with them the next time."""
+def test_a_directory_stays_until_its_tombstones_are_removed(site: Site) -> None:
+    """It stays in the trash and is reported; the next call removes it with them."""
     for name in "ab":
         site.store.put(f"raw/{name}", b"1")
     site.lake.bindings.bind("raw/", "b")
@@ -358,8 +358,8 @@ def _raise() -> None:
     raise Unavailable("throttled")
 
 
-def test_what_could_not_be_swept_is_told_exactly(site: Site) -> None:
-    """A file whose change kept getting in the way of others; all else is gone, and then it goes, too."""
+def test_a_file_that_cannot_be_removed_is_reported(site: Site) -> None:
+    """Its removal keeps conflicting; all else is removed, and the next call removes the file, too."""
     lake = site.lake
     for number in range(3):
         lake.write(f"d/{number}", b"1")
@@ -382,9 +382,10 @@ def test_what_could_not_be_swept_is_told_exactly(site: Site) -> None:
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_files_that_have_one_object_are_swept_together(site: Site, own: bool) -> None:
-    """Files that have the same object of somebody else's, or have it against the rules, can be removed
-    and overwritten in one transaction.
+def test_files_with_a_common_object_are_removed_together(site: Site, own: bool) -> None:
+    """One transaction can remove or overwrite several files with the same object.
+
+    The object is another program's, or is own content, which breaks a rule.
     """
     data = evolve(stored(site.store, "old/a"), own=own)
     for path in ("d/a", "d/b", "e/a", "e/b"):
@@ -398,8 +399,8 @@ def test_files_that_have_one_object_are_swept_together(site: Site, own: bool) ->
     assert (site.store.begin_head("old/a")().info is None) is own
 
 
-def test_objects_of_others_have_paths_as_long_as_there_are(site: Site) -> None:
-    """A file whose object has the longest path that a store takes can be deleted."""
+def test_a_file_with_the_longest_object_path_can_be_deleted(site: Site) -> None:
+    """The object is another program's, and stays."""
     path = "/".join(["x" * 204] * 5)
     assert len(path) == MAX_PATH_BYTES
     site.lake.link("a", evolve(stored(site.store, path), own=False))
@@ -408,8 +409,8 @@ def test_objects_of_others_have_paths_as_long_as_there_are(site: Site) -> None:
     assert site.store.head(path).size == 1
 
 
-def test_a_directory_that_could_not_be_swept(site: Site) -> None:
-    """Its id is told."""
+def test_a_directory_that_cannot_be_removed_is_reported(site: Site) -> None:
+    """The report has its id."""
     site.lake.make_directory("d/e")
     inner = site.lake.stat("d/e").entry
     site.lake.delete("d", recursive=True)
@@ -434,7 +435,7 @@ def test_a_directory_that_could_not_be_swept(site: Site) -> None:
     assert not [item for item in site.table.scan() if "/trash/" in str(item["place"])]
 
 
-def test_files_too_large_together_are_swept_in_smaller_batches(site: Site) -> None:
+def test_files_with_large_records_are_removed_in_smaller_batches(site: Site) -> None:
     """A batch is halved until the table takes it."""
     files = {f"{number:02}": stored(site.store, f"objects/{number:02}") for number in range(40)}
     site.lake.make_directory("d")
@@ -445,7 +446,7 @@ def test_files_too_large_together_are_swept_in_smaller_batches(site: Site) -> No
 
     def transact(writes: list[Write], *, token: str | None = None) -> None:
         sent.append(len(writes))
-        if len(writes) > 24:  # a service may count what is removed, too
+        if len(writes) > 24:  # a service may count removed items, too
             raise ValueError("the transaction is 4500000 bytes")
         right(writes, token=token)
 
@@ -454,8 +455,8 @@ def test_files_too_large_together_are_swept_in_smaller_batches(site: Site) -> No
     assert sent == [80, 40, 20, 20, 40, 20, 20, 2]
 
 
-def test_a_directory_whose_records_do_not_fit_is_told_and_keeps_no_other(site: Site) -> None:
-    """However many there are of them: those that come behind are swept all the same."""
+def test_inconsistent_directories_do_not_stop_the_rest(site: Site) -> None:
+    """They are reported, however many there are, and the directories after them are removed."""
     for number in range(102):
         site.lake.make_directory(f"d/{number:03}/e")
     ids = {f"{number:03}": site.lake.stat(f"d/{number:03}").entry.id for number in range(102)}
@@ -474,8 +475,8 @@ def test_a_directory_whose_records_do_not_fit_is_told_and_keeps_no_other(site: S
     assert site.lake.maintenance.empty_trash() == TrashReport(directories=101)
 
 
-def test_a_directory_in_the_trash_that_cannot_be_moved_is_told(site: Site) -> None:
-    """So is one in a directory that is in the trash; all others go."""
+def test_a_subdirectory_that_cannot_be_moved_is_reported(site: Site) -> None:
+    """Its parent is in the trash; all else is removed."""
     site.lake.make_directory("d/e")
     site.lake.write("d/f", b"1")
     inner = site.lake.stat("d/e").entry.id
@@ -485,8 +486,8 @@ def test_a_directory_in_the_trash_that_cannot_be_moved_is_told(site: Site) -> No
     assert swept.files == 1 and [id for id, _ in swept.failed] == [inner]
 
 
-def test_a_record_that_cannot_be_read_keeps_no_other(site: Site) -> None:
-    """In the trash, or among garbage: it is told, and all else goes."""
+def test_an_unreadable_record_does_not_stop_the_rest(site: Site) -> None:
+    """In the trash or in the garbage, it is reported, and all else is removed."""
     for directory in "abc":
         site.lake.make_directory(f"{directory}/d")
         for name in "xyz":
@@ -503,7 +504,7 @@ def test_a_record_that_cannot_be_read_keeps_no_other(site: Site) -> None:
     assert site.lake.maintenance.empty_trash().failed == swept.failed
     left = [item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/e/trash/")]
     assert {item["id"] for item in left} == trashed
-    site.table.put({**left[0], "body": b"{"})  # the trash itself has one
+    site.table.put({**left[0], "body": b"{"})  # an unreadable record in the trash itself
     assert item_name(left[0]) in dict(site.lake.maintenance.empty_trash().failed)
     garbage = [item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/x/")]
     site.table.put({**garbage[0], "body": b"{"})
@@ -516,7 +517,7 @@ def test_a_record_that_cannot_be_read_keeps_no_other(site: Site) -> None:
 @pytest.mark.servers
 @pytest.mark.parametrize("kind", ["ministack", "seaweedfs"])
 def test_on_real_stores(request: pytest.FixtureRequest, kind: str) -> None:
-    """With one request for all of them; what is in use stays."""
+    """One request removes all objects; files in use stay."""
     server = request.getfixturevalue(kind)
     clock = ManualClock()
     options = AwsOptions(**server.options)

@@ -1,4 +1,4 @@
-"""A store that is not there, or is not the right one: nothing is taken for gone by that."""
+"""A store that is missing, or is the wrong one: its objects are not taken for removed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FILES = ["adopted/x", "aged/a", "asked/a", "told/a"]
 
 @frozen
 class Site:
-    """A namespace with files that are objects of others: adopted, and in each kind of directory."""
+    """A namespace with objects of other programs: imported, and in each kind of bound directory."""
 
     clock: ManualClock
     table: ServiceTable
@@ -47,11 +47,11 @@ class Site:
     lake: Namespace
 
     def rows(self) -> list[str]:
-        """Return the paths of the files that the table has, after it was audited."""
+        """Audit the table, and return the paths of its files."""
         return sorted(path for path in Auditor(self.table, LAKE).audit() if "/" in path)
 
     def each_way(self) -> dict[str, Callable[[], object]]:
-        """Return what looks at files of others, and removes those that are gone."""
+        """Return operations that read files of other programs, and remove those without objects."""
         return {
             "sync": self.lake.bindings.sync,
             "prune": self.lake.bindings.prune,
@@ -64,7 +64,7 @@ class Site:
 
 
 def site(store: ObjectStore, clock: ManualClock, *, log: bool = False) -> Site:
-    """Return a new one, whose listings are all too old by now."""
+    """Return a new site; the listings of its directories have expired."""
     table = ServiceTable(clock=clock)
     kept = OperationLog(ConditionalStore(store, clock=clock), "_commitlog/log", clock=clock)
     lake = Namespace(table, store, LAKE, clock=clock, backoff=QUICK, grace=0, log=kept if log else None)
@@ -82,8 +82,8 @@ def site(store: ObjectStore, clock: ManualClock, *, log: bool = False) -> Site:
 
 
 @pytest.mark.parametrize("how", ["gone", "file"])
-def test_a_local_store_that_is_not_there(tmp_path: Path, how: str) -> None:
-    """Whoever looks is told so, and nothing is removed; when it is back, all is as it was."""
+def test_a_missing_local_store_removes_nothing(tmp_path: Path, how: str) -> None:
+    """Each operation fails, and no row is removed; when the store is back, all is as before."""
     root, away = tmp_path / "store", tmp_path / "away"
     at = site(LocalStore(root, durable=False), ManualClock())
     at.lake.write("own", b"own")
@@ -114,9 +114,10 @@ def test_a_local_store_that_is_not_there(tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_a_store_without_any_object(log: bool) -> None:
-    """It is refused to remove anything for that, unless it is said that it is empty; a log, which is
-    made anew wherever it is written to, is no object.
+def test_an_empty_store_removes_nothing(log: bool) -> None:
+    """Rows are removed only if the caller confirms that the store is empty.
+
+    A log does not count as an object, since it is created wherever it is missing.
     """
     clock = ManualClock()
     at = site(MemoryStore(clock=clock), clock, log=log)
@@ -126,7 +127,7 @@ def test_a_store_without_any_object(log: bool) -> None:
     assert bool(list(at.store.list())) is log
     for name, do in at.each_way().items():
         if name == "list":
-            assert do() == []  # what is to be seen is what the store has, but that is not kept
+            assert do() == []  # shows the store, and changes no row
         else:
             with pytest.raises(StoreEmpty, match="empty_store=True"):
                 do()
@@ -137,7 +138,7 @@ def test_a_store_without_any_object(log: bool) -> None:
 
 
 class Guarded(MemoryStore):
-    """A store in which nobody may write what is the library's own."""
+    """A store that refuses writes of the library's own objects."""
 
     def put(self, path, body, **options):  # type: ignore[no-untyped-def]
         if path.startswith("_commitlog/"):
@@ -145,8 +146,8 @@ class Guarded(MemoryStore):
         return super().put(path, body, **options)
 
 
-def test_without_a_mark_one_object_is_enough() -> None:
-    """Whatever it is, below the prefix that was opened: then the others are gone."""
+def test_without_an_identity_object_any_object_proves_the_store() -> None:
+    """Any object below the prefix of the store is enough; then missing objects count as removed."""
     clock = ManualClock()
     at = site(Guarded(clock=clock), clock)
     assert at.lake.describe().identity is None
@@ -164,19 +165,20 @@ def test_without_a_mark_one_object_is_enough() -> None:
     assert at.lake.bindings.prune().files == 1
 
 
-def marks(store: ObjectStore) -> list[str]:
-    """Return the paths of all marks."""
+def identity_objects(store: ObjectStore) -> list[str]:
+    """Return the paths of all identity objects."""
     return [info.path for info in store.list(MARKS)]
 
 
 @pytest.mark.parametrize("how", ["written", "other"])
-def test_a_store_that_is_not_the_right_one(tmp_path: Path, how: str) -> None:
-    """That something was stored in it proves nothing, nor that it is of a namespace of that name. What
-    is missing is told: what was asked for, and what the store is known by.
+def test_the_wrong_store_removes_nothing(tmp_path: Path, how: str) -> None:
+    """New objects, or a namespace of the same name, do not make it the right store.
+
+    The error names the missing object, and the identity object of the right store.
     """
     root, away = tmp_path / "store", tmp_path / "away"
     at = site(LocalStore(root, durable=False), ManualClock())
-    (mark,) = marks(at.store)
+    (mark,) = identity_objects(at.store)
     rows = at.rows()
     root.rename(away)
     if how == "other":
@@ -195,26 +197,26 @@ def test_a_store_that_is_not_the_right_one(tmp_path: Path, how: str) -> None:
         at.lake.maintenance.fsck(objects=True)
 
 
-def test_a_mark_that_was_removed_is_put_back() -> None:
-    """By those who say that the store is the right one, and nobody else."""
+def test_a_removed_identity_object_is_restored_on_request() -> None:
+    """Only a call that confirms the empty store restores it."""
     clock = ManualClock()
     at = site(MemoryStore(clock=clock), clock)
-    (mark,) = marks(at.store)
+    (mark,) = identity_objects(at.store)
     at.store.delete(mark)
     at.store.delete("old/x")
     assert not at.lake.create()
     with pytest.raises(StoreEmpty):
         at.lake.bindings.prune()
-    assert marks(at.store) == []
+    assert identity_objects(at.store) == []
     assert at.lake.bindings.prune(empty_store=True).files == 1
-    assert marks(at.store) == [mark]
+    assert identity_objects(at.store) == [mark]
     at.store.delete("told/a")
     assert at.lake.bindings.sync().removed == 1
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
-def test_garbage_of_a_store_that_is_not_there_stays_listed(tmp_path: Path, how: str) -> None:
-    """Its objects are not taken for removed; when it is back, they are."""
+def test_garbage_of_a_missing_store_stays_listed(tmp_path: Path, how: str) -> None:
+    """Its objects are not taken for removed; when the store is back, they are removed."""
     root, away = tmp_path / "store", tmp_path / "away"
     at = site(LocalStore(root, durable=False), ManualClock())
     at.lake.write("own", b"own")
@@ -231,8 +233,8 @@ def test_garbage_of_a_store_that_is_not_there_stays_listed(tmp_path: Path, how: 
     assert at.lake.maintenance.gc() == GcReport(objects=1, bytes=3)
 
 
-def test_a_store_that_goes_away_while_garbage_is_removed(tmp_path: Path) -> None:
-    """What it does not have by then is not taken for removed."""
+def test_a_store_that_disappears_during_gc(tmp_path: Path) -> None:
+    """Objects that it no longer has are not taken for removed."""
 
     class Leaving(LocalStore):
         def delete_many(self, paths):  # type: ignore[no-untyped-def]
@@ -253,8 +255,8 @@ def test_a_store_that_goes_away_while_garbage_is_removed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("proofs", [1, 2])
-def test_a_store_that_is_busy_while_garbage_is_removed(proofs: int) -> None:
-    """What it cannot prove is told of each object, and stays listed."""
+def test_a_busy_store_during_gc(proofs: int) -> None:
+    """If the store cannot be verified, each object is reported, and stays listed."""
 
     class Busy(MemoryStore):
         left = 0
@@ -277,8 +279,8 @@ def test_a_store_that_is_busy_while_garbage_is_removed(proofs: int) -> None:
     assert at.lake.maintenance.gc() == GcReport(objects=1, bytes=3)
 
 
-def test_a_check_of_a_store_that_is_not_there(tmp_path: Path) -> None:
-    """It loses no file; and none is adopted from it."""
+def test_fsck_and_import_of_a_missing_store(tmp_path: Path) -> None:
+    """fsck reports no lost file, and nothing is imported."""
     root, away = tmp_path / "store", tmp_path / "away"
     at = site(LocalStore(root, durable=False), ManualClock())
     at.lake.write("own", b"own")
@@ -294,7 +296,7 @@ def test_a_check_of_a_store_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_new_namespace_over_a_new_directory(tmp_path: Path) -> None:
-    """It works at once, though nothing was stored yet, and no log is kept; its mark is no file."""
+    """It works at once, without content and without a log; its identity object is no file."""
     clock = ManualClock()
     store = LocalStore(tmp_path / "new", durable=False, clock=clock)
     lake = Namespace(ServiceTable(clock=clock), store, LAKE, clock=clock, grace=0)
@@ -304,38 +306,38 @@ def test_a_new_namespace_over_a_new_directory(tmp_path: Path) -> None:
     assert list(lake.bindings.diff()) == []
     assert lake.bindings.sync().directories == 1
     assert lake.bindings.prune() == PruneReport(directories=2)
-    assert lake.maintenance.import_objects() == ImportReport(last=marks(store)[0])
+    assert lake.maintenance.import_objects() == ImportReport(last=identity_objects(store)[0])
     lake.write("d/x", b"1", overwrite=False)
     clock.advance(10_000)
     assert lake.maintenance.fsck(objects=True, orphans=True, age=0).is_clean
     assert [found.path for found in lake.walk()] == ["d", "d/x"]
 
 
-def test_of_two_that_create_one_marks() -> None:
-    """What the other has stored goes again; who comes later stores nothing."""
+def test_one_of_two_creations_leaves_its_identity_object() -> None:
+    """The object of the other one is removed; a later creation stores nothing."""
     clock = ManualClock()
     table = ServiceTable(clock=clock)
 
     class Slow(MemoryStore):
         def put(self, path, body, **options):  # type: ignore[no-untyped-def]
             done = super().put(path, body, **options)
-            if len(marks(self)) == 1:
+            if len(identity_objects(self)) == 1:
                 assert Namespace(table, self, LAKE, clock=clock).create()
             return done
 
     store = Slow(clock=clock)
     late = Namespace(table, store, LAKE, clock=clock)
     assert not late.create()
-    assert marks(store) == [late.describe().identity]
+    assert identity_objects(store) == [late.describe().identity]
     assert not Namespace(table, store, LAKE, clock=clock).create()
-    assert len(marks(store)) == 1
+    assert len(identity_objects(store)) == 1
 
 
 @pytest.mark.parametrize("name", ["sync", "prune what is not bound", "delete", "remove a directory"])
-def test_a_store_that_comes_back_meanwhile(
+def test_a_store_that_returns_during_an_operation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """What it did not have while it was away is asked for again, once it has proved that it is there."""
+    """Missing objects are requested again after the store was verified."""
     root, away = tmp_path / "store", tmp_path / "away"
     at = site(LocalStore(root, durable=False), ManualClock())
     rows = set(at.rows())
@@ -360,8 +362,8 @@ def test_a_store_that_comes_back_meanwhile(
     assert set(at.rows()) == (rows - {"aged/a"} if name == "delete" else rows)
 
 
-def test_a_store_that_goes_away_meanwhile(tmp_path: Path) -> None:
-    """It has to prove that it is there after it was asked, not before."""
+def test_a_store_that_disappears_during_an_operation(tmp_path: Path) -> None:
+    """The store is verified after the requests, and not only before."""
 
     class Leaving(LocalStore):
         left = 0
@@ -383,8 +385,8 @@ def test_a_store_that_goes_away_meanwhile(tmp_path: Path) -> None:
     assert at.rows() == [*FILES[:1], "adopted/y", "adopted/z", *FILES[1:]]
 
 
-def test_what_is_still_there_costs_no_proof() -> None:
-    """The store is asked for it only if something is to go."""
+def test_existing_objects_cost_no_verification() -> None:
+    """The store is verified only if a row is to be removed."""
     clock = ManualClock()
     at = site(MemoryStore(clock=clock), clock)
     before = at.lake.request_stats
@@ -400,9 +402,10 @@ def test_what_is_still_there_costs_no_proof() -> None:
 
 
 @pytest.mark.servers
-def test_a_bucket_that_is_not_there(ministack: Ministack) -> None:
-    """A HEAD says the same of it as of a missing object; that is not believed. Nor if it is made anew,
-    or has only what is not below the prefix.
+def test_a_missing_bucket_removes_nothing(ministack: Ministack) -> None:
+    """A HEAD does not distinguish it from a missing object, so this is not taken as a proof.
+
+    The same holds if it is created again, or has objects only outside the prefix.
     """
     bucket, s3 = ministack.new_bucket(), ministack.client("s3")
     options = AwsOptions(**ministack.options)

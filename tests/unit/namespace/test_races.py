@@ -1,6 +1,6 @@
-"""Named schedules: what two clients of a namespace do at the same time, and what is known after trouble.
+"""Named schedules: operations of two clients at the same time, and the known state after faults.
 
-Each schedule is tried at every request of the one that is disturbed.
+Each schedule is run once for each request of the disturbed client.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ READS = ("get", "query", "scan")
 
 @define
 class Pair:
-    """Two clients of one new namespace; the first one's requests can be got at."""
+    """Two clients of a new namespace; the requests of the first one can be intercepted."""
 
     table: MemoryTable
     store: MemoryStore
@@ -59,7 +59,7 @@ class Pair:
     second: Namespace
 
     def audit(self) -> dict[str, Entry]:
-        """Check all invariants; return what each path is."""
+        """Check all invariants, and return the entry at each path."""
         return Auditor(self.table, LAKE, self.store).audit()
 
 
@@ -85,7 +85,7 @@ def at_each_request(
     disturbed: Callable[[Namespace], object],
     meanwhile: Callable[[Namespace], object],
 ) -> Iterator[tuple[Pair, type[CommitError] | None, type[CommitError] | None]]:
-    """Yield what came of both, when one happened before each of the requests of the other, and after."""
+    """Yield the results of two operations: one runs before each request of the other, or after it."""
     at, more = 0, True
     while more:
         clients, found, told, more = _at_request(at, prepare(), disturbed, meanwhile)
@@ -117,11 +117,11 @@ def _at_request(
     return clients, found, told[0], more
 
 
-# -- directories that move below one another ---------------------------------------------------------
+# -- directories moved below each other --------------------------------------------------------------
 
 
 def test_renames_that_would_make_a_cycle_juicefs_4800() -> None:
-    """``mv a b/d/e`` beside ``mv b/d a/c``: one of them wins, and no tree is lost."""
+    """Of the concurrent renames ``mv a b/d/e`` and ``mv b/d a/c`` one fails, and no tree is lost."""
     seen = set()
     for clients, one, other in at_each_request(
         lambda: pair("a/x", "b/d/y"),
@@ -136,8 +136,8 @@ def test_renames_that_would_make_a_cycle_juicefs_4800() -> None:
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_a_chain_that_is_turned_over_while_it_is_looked_at(stable: bool) -> None:
-    """While `c` moves from below `b` to below `a`, others move `b` to the root and `a` below `c`."""
+def test_a_rename_in_a_chain_that_is_reversed_meanwhile(stable: bool) -> None:
+    """While `c` moves from below `b` to below `a`, `b` moves to the root, and then `a` below `c`."""
 
     def turn(lake: Namespace) -> None:
         lake.rename("a/b", "b")
@@ -167,7 +167,7 @@ def trees(size: int) -> list[Parents]:
 
 
 def _above(parents: Parents, each: int) -> list[int] | None:
-    """Return what leads from the root to a directory, both included; None if nothing does."""
+    """Return the path from the root to a directory, both included; None if there is none."""
     chain = [each]
     while chain[0]:
         chain.insert(0, parents[chain[0]])
@@ -187,7 +187,7 @@ def _moves(tree: Parents) -> Iterator[tuple[int, list[int], list[int]]]:
 def _cycles(
     all_trees: list[Parents], checked: Callable[[list[int], list[int]], set[tuple[int, int]]]
 ) -> tuple[int, int]:
-    """Return how many moves go through, and how many of them make a cycle.
+    """Return the number of moves that succeed, and the number of these that make a cycle.
 
     Every move that makes sense in a tree as it was seen is tried on every tree as it may have become.
     """
@@ -223,11 +223,11 @@ def test_the_rule_against_cycles_on_all_small_trees() -> None:
     assert _cycles(small, one_sided)[1] > 0
 
 
-# -- directories that go while something comes -------------------------------------------------------
+# -- directories removed during an addition ----------------------------------------------------------
 
 
-def test_a_directory_is_removed_while_something_is_added() -> None:
-    """Either the directory is gone and the addition failed or made it anew, or it is not empty."""
+def test_a_file_is_added_during_the_removal_of_its_directory() -> None:
+    """Either the directory is gone and the addition fails, or the removal finds it not empty."""
     seen = set()
     for clients, one, other in at_each_request(
         lambda: pair("d"),
@@ -244,8 +244,8 @@ def test_a_directory_is_removed_while_something_is_added() -> None:
 
 
 @pytest.mark.parametrize("recursive", [False, True])
-def test_something_is_added_while_the_directory_is_removed(recursive: bool) -> None:
-    """What was added is in the tree, or went with the directory; nothing is out of reach."""
+def test_a_directory_is_removed_during_the_addition_of_a_file(recursive: bool) -> None:
+    """The file is in the tree, or goes with the directory; nothing becomes unreachable."""
     for clients, one, other in at_each_request(
         lambda: pair("d"),
         lambda lake: lake.write("d/f", b"1", parents=False),
@@ -262,8 +262,8 @@ def test_something_is_added_while_the_directory_is_removed(recursive: bool) -> N
         assert len(objects_in(clients.store)) == len([path for path in tree if path == "d/f"])
 
 
-def test_a_file_is_renamed_out_of_a_directory_that_is_swept() -> None:
-    """It is at its new place, or gone for good; the sweeper goes on with the rest."""
+def test_a_file_is_renamed_out_of_a_deleted_directory() -> None:
+    """It is at its new path, or is deleted; emptying the trash goes on with the rest."""
     seen = set()
 
     def prepare() -> Pair:
@@ -292,8 +292,8 @@ def test_a_file_is_renamed_out_of_a_directory_that_is_swept() -> None:
     assert seen == {None, NotFound}
 
 
-def test_a_file_that_leaves_the_trash_at_the_last_moment() -> None:
-    """The sweeper's change of many files is refused for one of them, and made for the others."""
+def test_a_file_is_renamed_while_the_trash_is_emptied() -> None:
+    """The removal of many files is refused for the renamed one, and is made for the others."""
     clients = pair("d")
     for number in range(5):
         clients.second.write(f"d/{number}", b"1")
@@ -308,7 +308,7 @@ def test_a_file_that_leaves_the_trash_at_the_last_moment() -> None:
             def rescue(what: str, go: Callable[[], object]) -> None:
                 if what == "transact":
                     late.step = lambda what, go: go()
-                    perform()  # "d/2" is renamed between the sweeper's listing and its change
+                    perform()  # "d/2" is renamed between the listing of the trash and the removal
                 go()
 
             late.step = rescue
@@ -322,11 +322,11 @@ def test_a_file_that_leaves_the_trash_at_the_last_moment() -> None:
     assert clients.first.read("two") == b"1"
 
 
-# -- answers that are lost ---------------------------------------------------------------------------
+# -- lost answers ------------------------------------------------------------------------------------
 
 
 def losing(clients: Pair, *, applied: bool, times: int = 99) -> None:
-    """Let so many writes of the first client be performed, or not, and their answers be lost."""
+    """Lose the answers of some writes of the first client, which are performed or not."""
     left = times
 
     def step(what: str, perform: Callable[[], object]) -> None:
@@ -385,7 +385,7 @@ def tokenless() -> MemoryTable:
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("operation", ALL)
 def test_a_lost_answer_changes_nothing(operation: str, applied: bool, keeps_tokens: bool) -> None:
-    """The operation succeeds, and is done once, whether or not the request was."""
+    """The operation succeeds, and is made once, whether or not the request was performed."""
     clients = prepared(None if keeps_tokens else tokenless())
     losing(clients, applied=applied, times=2)
     ALL[operation](clients.first)
@@ -400,8 +400,8 @@ def test_a_lost_answer_changes_nothing(operation: str, applied: bool, keeps_toke
 
 @pytest.mark.parametrize("tells", [True, False])
 @pytest.mark.parametrize("operation", ALL)
-def test_a_request_that_is_repeated_on_its_way(operation: str, tells: bool) -> None:
-    """The refusal of the second copy is recognised as the success of the first, also without tokens."""
+def test_a_request_that_a_proxy_repeats_succeeds_once(operation: str, tells: bool) -> None:
+    """The refusal of the second copy is recognised as the success of the first, even without tokens."""
     clients = prepared(tokenless())
 
     def step(what: str, perform: Callable[[], object]) -> None:
@@ -422,13 +422,13 @@ def test_a_request_that_is_repeated_on_its_way(operation: str, tells: bool) -> N
 
 
 class Dies(BaseException):
-    """What ends a client that dies."""
+    """The end of a client's process."""
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("operation", ALL)
-def test_a_client_that_dies_leaves_nothing_half_done(operation: str, after: bool) -> None:
-    """Before or after any of its requests: all of the operation has happened, or nothing."""
+def test_a_crash_leaves_all_of_an_operation_or_nothing(operation: str, after: bool) -> None:
+    """The client dies before or after any of its requests."""
     other = prepared()
     ALL[operation](other.first)
     outcomes = [set(prepared().audit()), set(other.audit())]
@@ -466,7 +466,7 @@ def test_a_client_that_dies_leaves_nothing_half_done(operation: str, after: bool
 
 @pytest.mark.parametrize("operation", ALL)
 def test_no_answer_at_all_is_an_unknown_outcome(operation: str) -> None:
-    """Nothing is cleaned up after it: the request may still arrive, and what it names must be there."""
+    """The content is not cleaned up: the request may still arrive, and its objects must exist then."""
     clients = prepared()
     kept: list[Callable[[], object]] = []
 
@@ -489,8 +489,8 @@ def test_no_answer_at_all_is_an_unknown_outcome(operation: str) -> None:
     clients.audit()
 
 
-def test_a_late_request_after_others_were_first_is_an_unknown_outcome() -> None:
-    """Another has the name now, so the retry is refused; once that is gone, the request arrives."""
+def test_a_request_that_may_still_arrive_is_an_unknown_outcome() -> None:
+    """Another file has the name, so the retry is refused; when it is deleted, the first arrives."""
     clients = pair("d")
     kept: list[Callable[[], object]] = []
 
@@ -513,7 +513,7 @@ def test_a_late_request_after_others_were_first_is_an_unknown_outcome() -> None:
 
 
 def test_a_refusal_that_cannot_be_explained_is_an_unknown_outcome() -> None:
-    """The table does not say what it found, and cannot be read: it may be the own request's doing."""
+    """The table does not name the reason, and cannot be read: an earlier request may have succeeded."""
     clients = prepared(tokenless())
     refused = False
 
@@ -536,8 +536,8 @@ def test_a_refusal_that_cannot_be_explained_is_an_unknown_outcome() -> None:
 
 
 @pytest.mark.parametrize("error", [Conflict("busy"), Unavailable("throttled")])
-def test_a_service_that_does_nothing(error: CommitError) -> None:
-    """It is asked again; when that does not help, the error says that nothing happened, and it is so."""
+def test_a_service_that_refuses_requests(error: CommitError) -> None:
+    """The request is retried; if this does not help, the error says that nothing was changed."""
     clients = pair("d")
     left = 3
 
@@ -560,8 +560,8 @@ def test_a_service_that_does_nothing(error: CommitError) -> None:
     assert len(objects_in(clients.store)) == 1
 
 
-def test_a_path_that_keeps_changing() -> None:
-    """After some attempts the caller is told that nothing happened."""
+def test_a_path_that_keeps_changing_is_a_conflict() -> None:
+    """After several attempts the error says that nothing was changed."""
     clients = pair("d")
     clients.second.write("f", b"0")
 
@@ -577,11 +577,11 @@ def test_a_path_that_keeps_changing() -> None:
     assert len(objects_in(clients.store)) == 1
 
 
-# -- clients that are not alone, or may not do everything ----------------------------------------------
+# -- other clients and permissions ---------------------------------------------------------------------
 
 
-def test_a_client_that_may_only_read() -> None:
-    """It needs no permission to write, neither in the table nor in the store."""
+def test_reading_needs_no_permission_to_write() -> None:
+    """This holds for the table and for the store."""
     clients = pair("d", "e")
     clients.second.write("d/f", b"1")
 
@@ -603,8 +603,8 @@ def test_a_client_that_may_only_read() -> None:
     assert reader.make_directory("d").path == "d"
 
 
-def test_two_that_make_the_same_namespace() -> None:
-    """One has made it, and both can go on."""
+def test_two_clients_create_the_same_namespace() -> None:
+    """One of them creates it, and both can use it."""
     for at in range(3):
         table = ServiceTable()
         store = MemoryStore(clock=ManualClock())
@@ -626,11 +626,11 @@ def test_two_that_make_the_same_namespace() -> None:
         assert second.read("a") == b"1"
 
 
-# -- one of many -------------------------------------------------------------------------------------
+# -- single clients ----------------------------------------------------------------------------------
 
 
-def test_of_two_exclusive_writes_one_wins() -> None:
-    """The other is told so, and leaves nothing."""
+def test_one_of_two_exclusive_writes_succeeds() -> None:
+    """The other one gets `AlreadyExists`, and leaves no object."""
     for clients, one, other in at_each_request(
         lambda: pair("d"),
         lambda lake: lake.write("d/f", b"1", overwrite=False),
@@ -643,7 +643,7 @@ def test_of_two_exclusive_writes_one_wins() -> None:
 
 
 def test_stable_paths_follow_a_path_not_a_directory() -> None:
-    """A directory above is renamed meanwhile: the file is at the path that was given, or not at all."""
+    """If an upper directory is renamed meanwhile, the file is at the given path, or is not made."""
     for stable in (False, True):
         written = 0
         for clients, one, _ in at_each_request(
@@ -653,7 +653,7 @@ def test_stable_paths_follow_a_path_not_a_directory() -> None:
         ):
             assert (one, *sorted(clients.audit())) in [(None, "e", "e/f"), (NotFound, "e")]
             written += one is None
-        # Only when the directory was renamed after the write had ended.
+        # This happens only if the directory is renamed after the write has ended.
         assert written == 1 if stable else written > 1
     for clients, one, _ in at_each_request(
         lambda: pair("d/s", stable_paths=True),
@@ -666,7 +666,7 @@ def test_stable_paths_follow_a_path_not_a_directory() -> None:
 
 
 def test_waiting_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between attempts the clock is slept on, as the backoff says."""
+    """Between attempts the clock sleeps, as the backoff says."""
     clients = pair("d")
     slow = Namespace(
         clients.wire,
@@ -682,11 +682,11 @@ def test_waiting_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < clients.clock.monotonic() - before <= 2
 
 
-# -- what went wrong elsewhere -------------------------------------------------------------------------
+# -- known bugs of other systems -----------------------------------------------------------------------
 
 
-def test_a_parent_that_a_rename_makes_again_hadoop_16721() -> None:
-    """``rename p/a q/a`` while `p` is deleted: `p` does not come back, whatever the rename tidies up."""
+def test_a_rename_does_not_recreate_a_deleted_parent_hadoop_16721() -> None:
+    """``rename p/a q/a`` while `p` is deleted: `p` does not come back, whatever the rename cleans up."""
     seen = set()
     for clients, one, other in at_each_request(
         lambda: pair("p/a", "p/b", "q"),
@@ -701,8 +701,8 @@ def test_a_parent_that_a_rename_makes_again_hadoop_16721() -> None:
     assert seen == {None, NotFound}
 
 
-def test_a_target_that_goes_while_a_rename_runs_hadoop_16721() -> None:
-    """``rename a p/a`` while `p` is deleted: `p` is not made again for it, and `a` is not lost."""
+def test_a_rename_into_a_deleted_directory_hadoop_16721() -> None:
+    """``rename a p/a`` while `p` is deleted: `p` is not created again, and `a` is not lost."""
     seen = set()
     for clients, one, other in at_each_request(
         lambda: pair("p", "a/x"),
@@ -719,8 +719,8 @@ def test_a_target_that_goes_while_a_rename_runs_hadoop_16721() -> None:
 
 
 @pytest.mark.parametrize("path", ["d/f", "d/s", "d/s/g"])
-def test_a_directory_that_is_gone_too_early_hadoop_17244(path: str) -> None:
-    """While something below it is deleted, a directory is there at every moment, and after that."""
+def test_a_directory_does_not_disappear_too_early_hadoop_17244(path: str) -> None:
+    """While an entry below it is deleted, and afterwards, the directory exists at every moment."""
     clients = pair("d/s")
     clients.second.write("d/f", b"1")
     clients.second.write("d/s/g", b"1")
@@ -745,8 +745,8 @@ def test_a_directory_that_is_gone_too_early_hadoop_17244(path: str) -> None:
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_a_file_that_is_made_while_its_directory_is_replaced_juicefs_6597(stable: bool) -> None:
-    """It comes into the directory that is there after that, and not into the trash."""
+def test_a_file_created_while_its_directory_is_replaced_juicefs_6597(stable: bool) -> None:
+    """It is created in the new directory, and not in the trash."""
     gone = []
     for clients, one, other in at_each_request(
         lambda: pair("d", "n", stable_paths=stable),
@@ -755,13 +755,13 @@ def test_a_file_that_is_made_while_its_directory_is_replaced_juicefs_6597(stable
     ):
         assert one is None and other is None
         gone.append("d/f" not in clients.audit())
-    # Only what had been written before went with the directory that was replaced.
+    # A file that was written before goes to the trash with the old directory.
     assert gone == [False] * (len(gone) - 1) + [True]
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_a_file_below_what_is_replaced_juicefs_6597(stable: bool) -> None:
-    """A directory further above goes into the trash: with stable paths, nobody is told of a success."""
+def test_a_file_created_while_an_upper_directory_is_replaced_juicefs_6597(stable: bool) -> None:
+    """The file goes to the trash with it; with stable paths no such write succeeds."""
     done = []
     for clients, one, other in at_each_request(
         lambda: pair("d/s", "n", stable_paths=stable),
@@ -770,13 +770,13 @@ def test_a_file_below_what_is_replaced_juicefs_6597(stable: bool) -> None:
     ):
         assert other is None and "d/s/f" not in clients.audit()
         done.append(one is None)
-    # In the last one of them, the directory was replaced after the write.
+    # In the last run the directory is replaced after the write.
     assert done[-1]
     assert any(done[:-1]) != stable
 
 
-def test_a_model_that_follows_its_descendants_juicefs_7315() -> None:
-    """After a rename, and a rename of what is below, every path is where a plain tree has it."""
+def test_descendants_follow_renames_juicefs_7315() -> None:
+    """After renames of a directory and of its descendants, every path is that of a simple tree."""
     clients = pair()
     model = Model()
     for path in ("a/b/1", "a/b/c/2", "a/3", "x/a/4"):
@@ -794,8 +794,8 @@ def test_a_model_that_follows_its_descendants_juicefs_7315() -> None:
 
 
 @pytest.mark.parametrize("operation", ALL)
-def test_permission_that_ends_after_a_lost_answer(operation: str) -> None:
-    """That the second request is refused says nothing of the first one, which may still be done."""
+def test_an_expired_permission_after_a_lost_answer(operation: str) -> None:
+    """The refusal of the retry says nothing about the first request, which may still be performed."""
     clients = prepared(tokenless())
     kept: list[Callable[[], object]] = []
 

@@ -1,4 +1,4 @@
-"""Requests of a namespace are counted for the operation that made them, and so is what went wrong."""
+"""The request counters of a namespace: requests and failures of each operation."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def opened() -> tuple[Namespace, InterceptedTable]:
     wire = InterceptedTable(ServiceTable(clock=clock))
     lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock, backoff=QUICK, grace=0)
     lake.create()
-    lake.describe()  # what it reads of the marker is nobody's
+    lake.describe()  # so that no operation below reads the metadata
     return lake, wire
 
 
 def counted(lake: Namespace, call: Callable[[], object]) -> dict[str, RequestCounts]:
-    """Return what was counted while something was done."""
+    """Return the counts of the operations that a call performs."""
     before = lake.request_stats
     call()
     return dict(lake.request_stats.since(before).operations)
 
 
 def test_each_operation_has_its_counts() -> None:
-    """How often it was called, and what it asked of table and store; the rest is 0."""
+    """Counted are calls, and requests to the table and to the store; other counts are 0."""
     lake, wire = opened()
     wire.requests.clear()
     before = lake.request_stats
@@ -74,7 +74,7 @@ def test_each_operation_has_its_counts() -> None:
 
 
 def test_a_listing_is_counted_while_it_is_read() -> None:
-    """For the listing, however late; what its reader does in between is the reader's."""
+    """Its requests count for the listing; requests between its entries count for their own operation."""
     lake, _ = opened()
     for name in ("a/1", "a/2", "b/1"):
         lake.write(name, b"")
@@ -97,8 +97,8 @@ def test_a_listing_is_counted_while_it_is_read() -> None:
     }
 
 
-def test_open_files_and_writers_count_for_what_opened_them() -> None:
-    """Not as further calls."""
+def test_open_files_and_writers_count_for_the_call_that_opened_them() -> None:
+    """Their requests add no calls."""
     lake, _ = opened()
 
     def work() -> None:
@@ -117,7 +117,7 @@ def test_open_files_and_writers_count_for_what_opened_them() -> None:
 
 
 def test_large_content_is_staged_and_published() -> None:
-    """What is sent in parts is counted as it is begun and ended; so are copies."""
+    """Uploads in parts count when they begin and when they end; copies are counted, too."""
     lake, _ = opened()
 
     def work() -> None:
@@ -135,8 +135,8 @@ def test_large_content_is_staged_and_published() -> None:
     assert (found.store_heads, found.store_puts) == (1, 0)
 
 
-def test_what_goes_wrong_is_counted() -> None:
-    """Requests that did nothing, lost answers, own success recognised, and plans out of date."""
+def test_failures_are_counted() -> None:
+    """Counted are refused requests, lost answers, recognised successes, and outdated plans."""
     lake, wire = opened()
     lake.make_directory("d")
     troubles: list[Exception | Callable[[], object]] = []
@@ -159,7 +159,7 @@ def test_what_goes_wrong_is_counted() -> None:
     found = counted(lake, lambda: lake.write("d/f", b""))["write"]
     assert found == RequestCounts(
         calls=1,
-        gets=3,  # the last to see whether it was done
+        gets=3,  # the last one finds out whether the write happened
         transactions=3,
         writes=6,
         store_puts=1,
@@ -177,7 +177,7 @@ def test_what_goes_wrong_is_counted() -> None:
 
 
 def test_a_repeated_request_that_is_refused_is_recognised() -> None:
-    """Its first copy was done."""
+    """The first copy of the request succeeded."""
     clock = ManualClock()
     table = MemoryTable(parse_table_url("memory://"), NAMESPACE_SCHEMA, clock=clock)
     table.create()
@@ -195,8 +195,8 @@ def test_a_repeated_request_that_is_refused_is_recognised() -> None:
     assert (found.transactions, found.recognised, found.refused) == (1, 1, 0)
 
 
-def test_troubles_of_other_requests() -> None:
-    """A read of the table, a deletion in the store."""
+def test_failures_of_reads_are_counted() -> None:
+    """A throttled read of the table counts as unavailable."""
     lake, wire = opened()
     lake.write("f", b"")
     lake.delete("f")
@@ -212,8 +212,8 @@ def test_troubles_of_other_requests() -> None:
     assert found == RequestCounts(calls=1, gets=1, unavailable=1)
 
 
-def test_upkeep() -> None:
-    """Sweeping takes transactions, collecting a removal for many objects, adopting a listing."""
+def test_maintenance_is_counted() -> None:
+    """Emptying the trash takes transactions, gc a bulk removal, and an import a listing."""
     lake, _ = opened()
     for number in range(3):
         lake.write(f"d/{number}", b"")
@@ -231,7 +231,7 @@ def test_upkeep() -> None:
 
 
 def test_threads_of_an_operation_count_for_it() -> None:
-    """Wherever an executor has it done; and nothing is lost between threads."""
+    """This holds for all threads of an executor, and no count is lost between threads."""
     lake, _ = opened()
     lake.make_directory("d", shards=4)
     files = {f"{number}": stored(lake.store, f"o/{number}") for number in range(450)}
@@ -244,7 +244,7 @@ def test_threads_of_an_operation_count_for_it() -> None:
 
 
 def test_two_namespaces_do_not_count_for_each_other() -> None:
-    """Also if one is used while an operation of the other goes on."""
+    """This holds even if one is used during an operation of the other."""
     lake, _ = opened()
     other, _ = opened()
     for number in range(2):
@@ -257,14 +257,14 @@ def test_two_namespaces_do_not_count_for_each_other() -> None:
     assert dict(other.request_stats.since(before).operations) == {"stat": RequestCounts(calls=1, gets=1)}
 
 
-def test_counts_that_belong_to_no_operation() -> None:
-    """What others do with the table and the store of a namespace is not the namespace's."""
+def test_requests_outside_operations_are_not_counted() -> None:
+    """Direct requests to the table and the store of a namespace are not the namespace's."""
     lake, _ = opened()
     assert counted(lake, lambda: (lake.store.put("x", b""), list(lake.table.scan()))) == {}
 
 
 def test_all_methods_are_operations() -> None:
-    """Whoever adds one need not think of it."""
+    """A new method is counted without further code."""
     methods = {
         name: value
         for cls in (Namespace, Maintenance, Bindings)
@@ -276,7 +276,7 @@ def test_all_methods_are_operations() -> None:
 
 
 def test_an_operation_that_fails_is_counted_and_ends() -> None:
-    """What comes after it is not taken for a part of it."""
+    """The requests of later operations do not count for it."""
     lake, _ = opened()
 
     def work() -> None:
@@ -288,8 +288,8 @@ def test_an_operation_that_fails_is_counted_and_ends() -> None:
     assert found["delete"].calls == found["exists"].calls == 1
 
 
-def test_metrics_are_what_prometheus_reads() -> None:
-    """Counters with the labels of operation and kind."""
+def test_metrics_can_be_read_by_prometheus() -> None:
+    """They are counters with labels for the operation and the kind."""
     lake, _ = opened()
     lake.write("f", b"")
     families = {
@@ -314,8 +314,8 @@ def test_metrics_are_what_prometheus_reads() -> None:
 
 
 @pytest.mark.servers
-def test_what_services_throttle_is_counted_where_it_is_sent_again(ministack: Ministack) -> None:
-    """By the table and the store themselves: the operation succeeds, and its counts tell all."""
+def test_retries_of_throttled_requests_are_counted(ministack: Ministack) -> None:
+    """The table and the store retry; the operation succeeds, and its counts include the retries."""
     clock = ManualClock()
     with Proxy(ministack.endpoint_url) as proxy, ExitStack() as stack:
         options = {**ministack.options, "endpoint_url": proxy.endpoint_url}
