@@ -318,7 +318,7 @@ class Running:
         faults: faults of its write requests, by number.
         disturbed: whether other clients changed something in between.
         took_effect: number of times that it did.
-        told: the outcome for its caller: "done", "failed" or "unknown"; empty while it runs.
+        told: outcome for its caller: "done", "failed" or "unknown"; empty while it runs.
     """
 
     operation: Operation

@@ -1,4 +1,4 @@
-"""Outputs whose files are replaced by name: what `rewrite` keeps, what stops it, and plans for it."""
+"""Files of an output replaced by name: the effects of `rewrite`, its conflicts, and its plans."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VISIBILITIES: tuple[Visibility, ...] = ("listed", "logged")
 
 
 def stage(output: Output, job: Job, task: int, *rows: str, p: str = "0") -> StagedFile:
-    """Stage a file of partition `p` with a row a line."""
+    """Stage a file of partition `p` with one row per line."""
     return output.stage(
         job,
         f"p={p}/" + job.file_name(task, suffix=".txt"),
@@ -52,7 +52,7 @@ def add(
     visibility: Visibility = "listed",
     batch: Batch | None = None,
 ) -> CommitRecord:
-    """Commit a job with a file."""
+    """Commit a job with one file."""
     job = output.begin(job_id, mode=mode, visibility=visibility, batch=batch)
     return output.commit(job, [stage(output, job, 0, *rows, p=p)] if rows else [])
 
@@ -64,17 +64,17 @@ def rows_of(output: Output, files: Iterable[DataFile]) -> list[str]:
 
 
 def read(output: Output, version: int | None = None) -> list[str]:
-    """Return the rows of a version, sorted."""
+    """Return the sorted rows of a version."""
     return sorted(rows_of(output, output.snapshot(version).files))
 
 
 def listed(store: ObjectStore | ConditionalStore) -> list[str]:
-    """Return the rows that a plain listing shows, sorted."""
+    """Return the sorted rows that a plain listing shows."""
     return sorted(line for data in visible(store).values() for line in data.decode().splitlines())
 
 
 def rewriting(output: Output, files: Iterable[DataFile] | None = None) -> tuple[Job, list[StagedFile]]:
-    """Begin to merge `files`, or all of them, and stage what they become."""
+    """Begin to merge `files`, or all files, and stage the merged file."""
     chosen = list(output.snapshot().files if files is None else files)
     job = output.begin(mode="rewrite", replaces=[file.path for file in chosen])
     return job, [stage(output, job, 0, *rows_of(output, chosen))]
@@ -85,12 +85,12 @@ def rewrite(output: Output) -> CommitRecord:
     return output.commit(*rewriting(output))
 
 
-# -- what is kept ----------------------------------------------------------------------------------
+# -- effects ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("visibility", VISIBILITIES)
-def test_a_rewrite_changes_nothing_but_the_files(visibility: Visibility) -> None:
-    """Rows, jobs, batches and schema are what they were; there is one file where there were three."""
+def test_a_rewrite_changes_only_the_files(visibility: Visibility) -> None:
+    """Rows, jobs, batches and schema stay; one file replaces three."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     output = open_output(store, clock)
@@ -120,8 +120,8 @@ def test_a_rewrite_changes_nothing_but_the_files(visibility: Visibility) -> None
 
 
 @pytest.mark.parametrize("visibility", VISIBILITIES)
-def test_a_stream_goes_on_beside_rewrites(visibility: Visibility) -> None:
-    """Batches are recognised after their files were merged, and later ones are added."""
+def test_a_stream_continues_during_rewrites(visibility: Visibility) -> None:
+    """Batches are recognised after their files were merged, and later batches are added."""
     output = open_output(MemoryStore())
     for number in range(6):
         begun = output.begin(batch=Batch("q", number), visibility=visibility)
@@ -135,8 +135,8 @@ def test_a_stream_goes_on_beside_rewrites(visibility: Visibility) -> None:
     assert len(output.snapshot().files) == 2
 
 
-def test_appends_meanwhile_are_kept() -> None:
-    """What other jobs add while files are merged is there beside what they become."""
+def test_appends_during_a_rewrite_are_kept() -> None:
+    """Files that other jobs add during a merge stay next to the merged file."""
     output = open_output(MemoryStore())
     add(output, "a", "1")
     add(output, "b", "2")
@@ -153,8 +153,8 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.mark.parametrize("visibility", VISIBILITIES)
-def test_every_kind_of_store_will_do(place: Place, visibility: Visibility) -> None:
-    """Readers see the merged file alone, and a late rewrite of the same files is stopped."""
+def test_a_rewrite_works_on_every_kind_of_store(place: Place, visibility: Visibility) -> None:
+    """Readers see the merged file only, and a late rewrite of the same files is refused."""
     with place() as store:
         output = Output(store, "out")
         add(output, "a", "1", visibility=visibility)
@@ -168,13 +168,13 @@ def test_every_kind_of_store_will_do(place: Place, visibility: Visibility) -> No
         assert listed(store) == (["1", "2"] if visibility == "listed" else [])
 
 
-# -- what stops it ---------------------------------------------------------------------------------
+# -- conflicts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("visibility", VISIBILITIES)
 @pytest.mark.parametrize("mode", ["overwrite", "overwrite-partitions", "rewrite"])
 def test_files_that_others_replaced_stop_a_rewrite(mode: Mode, visibility: Visibility) -> None:
-    """What was removed while it was merged stays removed, and merged once it is not doubled."""
+    """Rows removed during the merge stay removed, and rows merged by another job do not double."""
     store = MemoryStore()
     output = open_output(store)
     add(output, "a", "1", visibility=visibility)
@@ -193,8 +193,8 @@ def test_files_that_others_replaced_stop_a_rewrite(mode: Mode, visibility: Visib
     assert read(output) == rows
 
 
-def test_a_number_that_is_taken_is_looked_at() -> None:
-    """An overwrite that takes the number while the record is on its way stops the rewrite."""
+def test_a_concurrent_overwrite_stops_a_rewrite() -> None:
+    """The overwrite takes the number of the record before the record arrives."""
     for at in itertools.count(1):
         store = MemoryStore()
         add(open_output(store), "a", "1")
@@ -214,7 +214,7 @@ def test_a_number_that_is_taken_is_looked_at() -> None:
 
 
 def test_a_rewrite_has_as_many_rows_as_before() -> None:
-    """Files with more or fewer rows than those that they replace are refused, and nothing is changed."""
+    """Files with more or fewer rows than the replaced files are refused, and nothing is changed."""
     output = open_output(MemoryStore())
     add(output, "a", "1", "2")
     job = output.begin(mode="rewrite", replaces=output.state().files)
@@ -225,7 +225,7 @@ def test_a_rewrite_has_as_many_rows_as_before() -> None:
 
 
 def test_files_are_overwritten_by_name() -> None:
-    """`overwrite-files` replaces what it names by any rows, or by none."""
+    """`overwrite-files` replaces the named files by files with any rows, or by none."""
     store = MemoryStore()
     output = open_output(store)
     for name in ("a", "b", "c"):
@@ -238,8 +238,8 @@ def test_files_are_overwritten_by_name() -> None:
     assert read(output) == listed(store) == ["c", "x", "y"]
 
 
-def test_only_some_modes_name_files() -> None:
-    """A job of another mode that names files is refused, and so is a file that is named twice."""
+def test_only_two_modes_accept_names_of_files() -> None:
+    """Other modes refuse names of files, and a name must not occur twice."""
     output = open_output(MemoryStore())
     with pytest.raises(ConfigurationError, match="overwrite-files or rewrite"):
         output.begin(mode="overwrite", replaces=["x"])
@@ -247,8 +247,8 @@ def test_only_some_modes_name_files() -> None:
         output.begin(mode="rewrite", replaces=["x", "x"])
 
 
-def test_a_file_that_was_never_there_stops_it() -> None:
-    """Names that are none of the output's are a conflict, before anything is stored."""
+def test_the_name_of_a_missing_file_is_a_conflict() -> None:
+    """It is raised before anything is stored."""
     store = MemoryStore()
     output = open_output(store)
     add(output, "a", "1")
@@ -258,8 +258,8 @@ def test_a_file_that_was_never_there_stops_it() -> None:
     assert list(store.list("out/_commitlog/pending/")) == []
 
 
-def test_a_commit_that_is_called_again_names_the_same() -> None:
-    """The same call returns the record again; one that names other files is told of it."""
+def test_a_repeated_commit_must_name_the_same_files() -> None:
+    """The same call returns the record again; a call that names other files is refused."""
     output = open_output(MemoryStore())
     add(output, "a", "1")
     add(output, "b", "2")
@@ -274,10 +274,8 @@ def test_a_commit_that_is_called_again_names_the_same() -> None:
 
 @pytest.mark.parametrize("visibility", VISIBILITIES)
 @pytest.mark.parametrize("what", ["before", "after", "late"])
-def test_a_driver_that_dies_while_rewriting_loses_and_doubles_nothing(
-    what: str, visibility: Visibility
-) -> None:
-    """Wherever it dies, log-aware readers see each row once, and after a recovery all readers do."""
+def test_a_crash_during_a_rewrite_loses_and_doubles_nothing(what: str, visibility: Visibility) -> None:
+    """After a crash at any request log-aware readers see each row once; after recovery all do."""
     files = set()
     for at in itertools.count(1):
         store = MemoryStore()
@@ -300,8 +298,8 @@ def test_a_driver_that_dies_while_rewriting_loses_and_doubles_nothing(
     assert files == {1, 2}
 
 
-def test_what_cannot_be_removed_is_reported_and_removed_later() -> None:
-    """While the merged files are still listed beside the new one, the caller is told of it."""
+def test_files_that_cannot_be_removed_are_removed_later() -> None:
+    """While merged files are still listed, the commit raises `PublishIncomplete`."""
 
     def stubborn(name: str, _path: str, mutation: object) -> object:
         return {"x": NotFound("not now")} if name == "delete_many" else mutation()  # type: ignore[operator]
@@ -320,15 +318,15 @@ def test_what_cannot_be_removed_is_reported_and_removed_later() -> None:
 
 @pytest.fixture
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make two files a long list, and lists of three files each."""
+    """Store more than two files in lists, with three files in each list."""
     monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 2)
     monkeypatch.setattr("commitlog.outputs.log.INLINE_FILES", 2)
     monkeypatch.setattr("commitlog.outputs.manifest.MANIFEST_FILES", 3)
 
 
 @pytest.mark.usefixtures("_short_lists")
-def test_a_long_list_of_names_is_kept_beside_the_record() -> None:
-    """The record of a rewrite of many files stays small; readers find the names all the same."""
+def test_a_long_list_of_names_is_stored_outside_the_record() -> None:
+    """The record of a rewrite of many files stays small; readers find the names in the lists."""
     store = MemoryStore()
     output = open_output(store)
     for number in range(7):
@@ -344,8 +342,8 @@ def test_a_long_list_of_names_is_kept_beside_the_record() -> None:
 
 
 @pytest.mark.usefixtures("_short_lists")
-def test_lists_of_names_go_with_an_attempt_that_is_ruled_out() -> None:
-    """What a driver listed that died before its commit point is removed by the recovery."""
+def test_recovery_removes_the_lists_of_an_aborted_attempt() -> None:
+    """The driver died before its commit point, and had stored lists of names."""
     store = MemoryStore()
     for number in range(4):
         add(open_output(store), f"{number}", f"{number}")
@@ -359,11 +357,11 @@ def test_lists_of_names_go_with_an_attempt_that_is_ruled_out() -> None:
     assert read(open_output(store)) == ["0", "1", "2", "3"]
 
 
-# -- what cannot be read ---------------------------------------------------------------------------
+# -- unreadable records ----------------------------------------------------------------------------
 
 
-def test_a_mode_of_a_later_release_is_refused() -> None:
-    """A record of a mode that is not known here is newer: what it replaces cannot be told."""
+def test_a_mode_of_a_newer_release_is_refused() -> None:
+    """A record of an unknown mode is newer: the files that it replaces are not known."""
     store = MemoryStore()
     output = open_output(store)
     record = add(output, "a", "1")
@@ -373,8 +371,8 @@ def test_a_mode_of_a_later_release_is_refused() -> None:
         output.snapshot()
 
 
-def test_a_record_that_replaces_what_is_not_there_is_corrupt() -> None:
-    """Such a log was tampered with: rows may be doubled, so nothing is read of it."""
+def test_a_record_that_replaces_a_missing_file_is_corrupt() -> None:
+    """Such a log was tampered with: rows may be doubled, so none are read."""
     store = MemoryStore()
     output = open_output(store)
     add(output, "a", "1")
@@ -391,7 +389,7 @@ def test_a_record_that_replaces_what_is_not_there_is_corrupt() -> None:
 
 
 def suffix(file: DataFile) -> str | None:
-    """Return what follows the dot, None if nothing does."""
+    """Return the part of the path after the dot; None without one."""
     return file.path.partition(".")[2] or None
 
 
@@ -406,15 +404,15 @@ def names(files: Iterable[DataFile], **options: int) -> list[list[str]]:
 
 
 def test_small_files_are_merged_up_to_the_target() -> None:
-    """Groups end where the next file would make them too large; large files are left alone."""
+    """A group ends before a file that would make it too large; large files are left alone."""
     files = [file(f"{n}.csv", size) for n, size in enumerate((40, 40, 75, 40, 30, 30, 76, 10))]
     assert names(files) == [["0.csv", "1.csv"], ["3.csv", "4.csv", "5.csv"]]
     assert names([file("0.csv", 74), file("1.csv", 75), file("2.csv", 26)]) == [["0.csv", "2.csv"]]
     assert names([file("0.csv", 25), file("1.csv", 75)]) == []
 
 
-def test_partitions_and_kinds_are_kept_apart() -> None:
-    """Files of another partition or format, or of none that is known, are not merged with others."""
+def test_partitions_and_formats_are_not_mixed() -> None:
+    """Files of another partition or format, or of an unknown format, are not merged with others."""
     files = [
         file("0.csv", 1),
         file("1.csv", 1, p="1"),
@@ -427,15 +425,15 @@ def test_partitions_and_kinds_are_kept_apart() -> None:
 
 
 def test_few_files_are_left_alone() -> None:
-    """Groups of fewer files than asked for are not worth it."""
+    """Groups with fewer files than `min_files` are not planned."""
     files = [file(f"{n}.csv", 30) for n in range(5)]
     assert names(files, min_files=3) == [["0.csv", "1.csv", "2.csv"]]
     assert names(files, min_files=4) == []
 
 
 @pytest.mark.parametrize("options", [{"target_bytes": 0}, {"min_files": 1}])
-def test_a_plan_makes_sense(options: dict[str, int]) -> None:
-    """No bytes, or single files, are refused."""
+def test_invalid_options_of_a_plan_are_refused(options: dict[str, int]) -> None:
+    """A target of no bytes, and groups of single files, are refused."""
     with pytest.raises(ConfigurationError, match="at least 2 files"):
         names([], **options)
 
@@ -447,8 +445,8 @@ outputs = st.lists(
 
 
 @given(outputs, st.integers(2, 4))
-def test_groups_are_disjoint_and_alike(files: list[DataFile], least: int) -> None:
-    """Whatever there is, groups are of one partition and kind, in order, and within their bounds."""
+def test_groups_are_disjoint_and_uniform(files: list[DataFile], least: int) -> None:
+    """Each group has one partition and format, the order of the files, and a size within the bounds."""
     groups = plan(files, kind=suffix, target_bytes=100, min_files=least)
     merged = [each.path for group in groups for each in group.files]
     assert len(merged) == len(set(merged))
@@ -463,8 +461,8 @@ def test_groups_are_disjoint_and_alike(files: list[DataFile], least: int) -> Non
 
 
 @given(outputs)
-def test_merging_comes_to_an_end(files: list[DataFile]) -> None:
-    """Merge what is planned, as often as anything is: each time there are fewer files, then no plan."""
+def test_repeated_merging_ends(files: list[DataFile]) -> None:
+    """Each round of planned merges leaves fewer files, until there is no plan."""
     while groups := plan(files, kind=suffix, target_bytes=100):
         gone = {each.path for group in groups for each in group.files}
         merged = [

@@ -1,4 +1,4 @@
-"""Drivers that die or stall at every single request, recoveries and rivals in between, then an audit."""
+"""Drivers that die or stall at each request, with recoveries and other jobs in between, and an audit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.outputs import Death, HookedStore, Once, audit, check_invariants, o
 
 
 def new_store() -> MemoryStore:
-    """Return a store in which one job is committed and another one lost an upload long ago."""
+    """Return a store with one committed job."""
     store = MemoryStore()
     output = open_output(store)
     job = output.begin("before")
@@ -31,7 +31,7 @@ def new_store() -> MemoryStore:
 
 
 def drive(store: ObjectStore, job_id: str = "daily") -> CommitRecord:
-    """Do what a driver and its workers do, a task that lost its race included."""
+    """Run a driver and its workers, including a task that lost its race."""
     output = open_output(store)
     job = output.begin(job_id)
     stage_some(output, job, count=1)
@@ -39,7 +39,7 @@ def drive(store: ObjectStore, job_id: str = "daily") -> CommitRecord:
 
 
 def drive_and_abort(store: ObjectStore, job_id: str = "daily") -> CommitRecord | None:
-    """Do what Spark does: abort after a commit that raised."""
+    """Run a driver as Spark does: abort after a commit that raised."""
     output = open_output(store)
     try:
         job = output.begin(job_id)
@@ -59,7 +59,7 @@ def recover(store: ObjectStore) -> None:
 def every_death(
     run: Callable[[ObjectStore], object],
 ) -> Iterator[tuple[Once, Callable[[MemoryStore], None]]]:
-    """Yield each way for `run` to die: the hook, and what lets it run and die over a store."""
+    """Yield each crash of `run`: the hook, and a function that runs it over a store until it dies."""
     for at in itertools.count(1):
         for what in ("before", "after", "late"):
             hook = Once(at, what)
@@ -77,8 +77,8 @@ def every_death(
                 return
 
 
-def test_a_driver_that_dies_anywhere_leaves_a_whole_job_or_none() -> None:
-    """Whatever request a driver dies at, its job is whole or absent after recovery, and can be rerun."""
+def test_a_crash_of_a_driver_leaves_a_whole_job_or_none() -> None:
+    """After a crash at any request and a recovery the job is whole or absent, and can be rerun."""
     outcomes = set()
     for hook, die in every_death(drive):
         store = new_store()
@@ -100,14 +100,14 @@ def test_a_driver_that_dies_anywhere_leaves_a_whole_job_or_none() -> None:
 
 
 def read(store: ObjectStore) -> None:
-    """Read as a log-aware reader does, and check that it sees what a listing shows, and whole jobs."""
+    """Read as a log-aware reader, and check that a listing shows all files of the snapshot."""
     snapshot = open_output(store).snapshot()
     for file in snapshot.files:
         assert store.head(f"out/{file.path}").nonce == file.nonce
 
 
-def test_a_reader_completes_what_a_dead_driver_committed() -> None:
-    """Whatever request a driver dies at, a snapshot taken next names only files that are there."""
+def test_a_reader_completes_the_job_of_a_dead_driver() -> None:
+    """After a crash of a driver at any request, the next snapshot names only files that exist."""
     for hook, die in every_death(drive):
         store = new_store()
         die(store)
@@ -119,8 +119,8 @@ def test_a_reader_completes_what_a_dead_driver_committed() -> None:
         audit(store)
 
 
-def test_a_recovery_that_dies_anywhere_is_finished_by_the_next() -> None:
-    """Whatever request a recovery dies at, after any death of a driver, the next completes it."""
+def test_the_next_recovery_completes_one_that_died() -> None:
+    """This holds for any request of the recovery, after a crash of the driver at any request."""
     for driver, _ in every_death(drive):
         for at in itertools.count(1):
             deaths = 0
@@ -145,7 +145,7 @@ def test_a_recovery_that_dies_anywhere_is_finished_by_the_next() -> None:
 
 
 def abort_all(store: ObjectStore) -> None:
-    """Abort each attempt that has uploads, from another process, which has the pickled job alone."""
+    """Abort each attempt that has uploads, as another process that has only the pickled job."""
     for attempt in {attempt_of(upload.path) for upload in store.list_staged("out/")}:
         assert attempt is not None
         open_output(store).abort(Job(job_id="daily", attempt=attempt, base=1))
@@ -157,7 +157,7 @@ def drive_the_same(store: ObjectStore) -> None:
         drive(store)
 
 
-#: Who may come by while a driver is stalled.
+#: Processes that may run while a driver is stalled.
 RIVALS: dict[str, Callable[[ObjectStore], object]] = {
     "recovery": recover,
     "reader": read,
@@ -170,7 +170,7 @@ RIVALS: dict[str, Callable[[ObjectStore], object]] = {
 def stalled(
     store: ObjectStore, rival: Callable[[ObjectStore], object], *, first: bool, lost: bool
 ) -> Callable[[Callable[[], object]], object]:
-    """Return what happens at the request that a driver stalls at: `rival` acts before or after it."""
+    """Return the action of a stalled request: `rival` runs before it or after it."""
 
     def stall(mutation: Callable[[], object]) -> object:
         if first:
@@ -187,10 +187,10 @@ def stalled(
 
 @pytest.mark.parametrize("rival", RIVALS)
 @pytest.mark.parametrize("run", [drive, drive_and_abort])
-def test_a_stalled_driver_and_whoever_comes_by_agree(
+def test_a_stalled_driver_and_a_rival_agree(
     run: Callable[[ObjectStore], CommitRecord | None], rival: str
 ) -> None:
-    """A driver that stalls at any request, and goes on after another acted, is told what is true."""
+    """A driver that stalls at any request while another process acts gets the true outcome."""
     told = set()
     for at in itertools.count(1):
         hook = None
@@ -220,7 +220,7 @@ def test_a_stalled_driver_and_whoever_comes_by_agree(
 
 
 def test_one_lost_answer_in_a_commit_never_makes_it_fail() -> None:
-    """Whichever answer is lost from `commit` on, the commit succeeds, and knows it."""
+    """If any answer from `commit` on is lost, the commit succeeds, and its caller knows it."""
     for at in itertools.count(1):
         store = new_store()
         hook = Once(at, stalled(store, check_invariants, first=True, lost=True))

@@ -15,7 +15,7 @@ from commitlog.stores import ObjectStore
 from commitlog.stores.memory import MemoryStore
 from support.outputs import PLACES, Death, HookedStore, Once, Place, add_job, open_output, open_place
 
-#: What another program left, and names that readers skip, or that belong to another output.
+#: Files of another program, and names that readers skip or that belong to another output.
 LEFT = ("plain.csv", "p=0/old.csv", "p=0/q=1/old.csv", "p=%30/old.csv", "p=7/old.csv", "_p=1/old.csv")
 SKIPPED = (
     "_metadata",
@@ -41,19 +41,19 @@ def leave(store: ObjectStore | ConditionalStore, *names: str) -> None:
 
 
 def left(store: ObjectStore | ConditionalStore) -> set[str]:
-    """Return which of the files of `LEFT` and `SKIPPED` are there."""
+    """Return the files of `LEFT` and `SKIPPED` that exist."""
     there = {info.path.removeprefix("out/") for info in store.list("out/")}
     return there & {*LEFT, *SKIPPED}
 
 
 def rows(store: ObjectStore | ConditionalStore) -> list[str]:
-    """Return what readers of the directory read."""
+    """Return the rows that readers of the directory see."""
     paths = [f"out/{file.path}" for file in data_files(store.list("out/"), "out/")]
     return sorted(store.get(path).data.decode() for path in paths)
 
 
-def test_an_overwrite_replaces_what_others_left(place: Place) -> None:
-    """Readers of the directory see the rows of the new version alone, on every kind of store."""
+def test_an_overwrite_replaces_foreign_files(place: Place) -> None:
+    """Readers of the directory see only the rows of the new version, on every kind of store."""
     with place() as store:
         leave(store, *LEFT, *SKIPPED)
         output = Output(store, "out")
@@ -66,20 +66,20 @@ def test_an_overwrite_replaces_what_others_left(place: Place) -> None:
         assert next(output.log()) == record
 
 
-def test_partitions_are_replaced_one_by_one(place: Place) -> None:
-    """What others left in the partitions of a job is replaced, however they spell them, and no more."""
+def test_foreign_files_are_replaced_by_partition(place: Place) -> None:
+    """Foreign files in the partitions of a job are replaced, and no others."""
     with place() as store:
         leave(store, *LEFT)
         output = Output(store, "out")
         add_job(output, "a", 0, 1, mode="overwrite-partitions")
-        # p=%30 is the partition 0, too, but in a directory that the job has no file in.
+        # p=%30 is partition 0, too, but the job has no file in that directory.
         assert left(store) == {"plain.csv", "p=%30/old.csv", "p=7/old.csv", "_p=1/old.csv"}
         add_job(output, "b", 7, mode="overwrite-partitions")
         assert left(store) == {"plain.csv", "p=%30/old.csv", "_p=1/old.csv"}
 
 
-def test_files_without_a_partition_replace_those_without_one() -> None:
-    """Of what others left, and of the output's own files; partitions stay as they are."""
+def test_files_without_a_partition_replace_files_without_one() -> None:
+    """This holds for foreign files and for the output's own files; partitions stay as they are."""
     store = MemoryStore()
     leave(store, *LEFT, "sub/plain.csv")
     output = open_output(store)
@@ -90,8 +90,8 @@ def test_files_without_a_partition_replace_those_without_one() -> None:
     assert rows(store) == sorted(["a 0", "c", *(f"left {name}" for name in LEFT if "=" in name)])
 
 
-def test_an_append_leaves_them_alone() -> None:
-    """They stay, appends and merges see nothing of them, and the next overwrite replaces them."""
+def test_an_append_keeps_foreign_files() -> None:
+    """They stay, appends and merges do not include them, and the next overwrite replaces them."""
     store = MemoryStore()
     leave(store, *LEFT)
     output = open_output(store)
@@ -103,8 +103,8 @@ def test_an_append_leaves_them_alone() -> None:
     assert rows(store) == ["c 5"]
 
 
-def test_they_are_data_to_who_wants_none() -> None:
-    """Mode error refuses a directory with such files, when the job begins and at the commit point."""
+def test_mode_error_refuses_foreign_files() -> None:
+    """It refuses a directory with such files when the job begins and at the commit point."""
     store = MemoryStore()
     leave(store, *SKIPPED)
     output = open_output(store)
@@ -122,10 +122,8 @@ def test_they_are_data_to_who_wants_none() -> None:
 @pytest.mark.parametrize("visibility", ["listed", "logged"])
 @pytest.mark.parametrize("mode", ["overwrite", "overwrite-partitions"])
 @pytest.mark.parametrize("what", ["before", "after"])
-def test_a_driver_that_dies_anywhere_loses_and_doubles_nothing(
-    what: str, mode: Mode, visibility: Visibility
-) -> None:
-    """Up to the commit point all of them are there; after a recovery past it, none is."""
+def test_a_crash_loses_and_doubles_nothing(what: str, mode: Mode, visibility: Visibility) -> None:
+    """Before the commit point all foreign files exist; after a recovery past it, none does."""
     seen = set()
     for at in itertools.count(1):
         store = MemoryStore()
@@ -148,8 +146,8 @@ def test_a_driver_that_dies_anywhere_loses_and_doubles_nothing(
     assert seen == {False, True}
 
 
-def test_what_is_written_again_later_is_not_removed() -> None:
-    """A driver that died past its commit point named a file, not whatever has its name later."""
+def test_a_foreign_file_that_was_written_again_is_not_removed() -> None:
+    """The record of a dead driver names a file by its etag, and not a later file of the same name."""
     store = MemoryStore()
     leave(store, "p=0/old.csv", "p=1/old.csv")
 
@@ -164,8 +162,8 @@ def test_what_is_written_again_later_is_not_removed() -> None:
     assert rows(store) == ["b 0", "written again"]
 
 
-def test_very_many_of_them_are_listed_beside_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record names lists, and a recovery reads them."""
+def test_many_foreign_files_are_stored_in_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record names the lists, and a recovery reads them."""
     monkeypatch.setattr("commitlog.outputs.log.INLINE_FILES", 2)
     monkeypatch.setattr("commitlog.outputs.manifest.MANIFEST_FILES", 3)
     store = MemoryStore()
@@ -179,7 +177,7 @@ def test_very_many_of_them_are_listed_beside_the_record(monkeypatch: pytest.Monk
 
 
 def test_a_copy_of_an_output_has_no_foreign_files() -> None:
-    """Names tell whose a file is by where the output was; in a copy, the log tells."""
+    """In a copy the paths do not show whose a file is, and the log does."""
     store = MemoryStore()
     add_job(open_output(store), "a", 0)
     for info in list(store.list("out/")):
@@ -190,16 +188,16 @@ def test_a_copy_of_an_output_has_no_foreign_files() -> None:
     assert len(copy.snapshot().files) == 2
 
 
-def test_names_with_digits_of_others_are_foreign() -> None:
-    """Files of pyarrow bear 32 digits as well, and are foreign all the same."""
+def test_names_like_those_of_pyarrow_are_foreign() -> None:
+    """Files of pyarrow have 32 digits in their names, too, and are still foreign."""
     store = MemoryStore()
     leave(store, "0123456789abcdef0123456789abcdef-0.csv")
     add_job(open_output(store), "a", 0, mode="overwrite")
     assert rows(store) == ["a 0"]
 
 
-def test_an_output_above_the_partitions_of_a_job_is_left_alone() -> None:
-    """A listing of p=0/q=1/ does not show that p=0/ is an output of its own."""
+def test_an_inner_output_above_a_partition_is_left_alone() -> None:
+    """A listing of p=0/q=1/ does not show that p=0/ is another output."""
     store = MemoryStore()
     outer = open_output(store)
     inner = Output(outer.store, "out/p=0")
@@ -215,8 +213,8 @@ def test_an_output_above_the_partitions_of_a_job_is_left_alone() -> None:
     assert [store.get(inner.locate(file)).data for file in record.files] == [b"inner"]
 
 
-def test_a_name_that_no_request_can_have_is_refused_before_the_commit_point() -> None:
-    """S3 lists such names. A record with one could not be read again, and the output with it."""
+def test_an_invalid_foreign_name_is_refused_before_the_commit_point() -> None:
+    """S3 lists such names. A record with one could not be read again, and so the output could not be."""
     output = open_output(MemoryStore())
     job = output.begin("a", mode="overwrite")
     foreign = [ForeignFile(path="p=0/a\nb.csv", size=1, etag="e")]

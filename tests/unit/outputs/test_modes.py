@@ -1,4 +1,4 @@
-"""Outputs that replace what was there, that only the log shows, and what becomes of old versions."""
+"""Outputs with replaced files, outputs that only the log shows, and the expiry of old versions."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 def content(output: Output, version: int | None = None) -> list[str]:
-    """Return what the files of a version hold."""
+    """Return the contents of the files of a version."""
     snapshot = output.snapshot(version)
     return sorted(output.store.get(output.locate(file)).data.decode() for file in snapshot.files)
 
 
 def listed(store: ObjectStore | ConditionalStore) -> list[str]:
-    """Return what the files hold that a plain listing shows."""
+    """Return the contents of the files that a plain listing shows."""
     return sorted(data.decode() for data in visible(store).values())
 
 
@@ -61,7 +61,7 @@ def listed(store: ObjectStore | ConditionalStore) -> list[str]:
 
 
 def test_an_overwrite_replaces_everything(place: Place) -> None:
-    """After an overwrite, readers of the log and of the directory see the new files alone."""
+    """After an overwrite, readers of the log and of the directory see only the new files."""
     with place() as store:
         output = Output(store, "out")
         add_job(output, "a", 0, 1)
@@ -72,8 +72,8 @@ def test_an_overwrite_replaces_everything(place: Place) -> None:
         assert content(output) == listed(store) == ["c 1", "d 5"]
 
 
-def test_an_overwrite_of_partitions_leaves_the_others_alone(place: Place) -> None:
-    """Replaced is what lies in the partitions that the job has files in, and nothing else."""
+def test_an_overwrite_of_partitions_keeps_the_others(place: Place) -> None:
+    """Only the partitions in which the job has files are replaced."""
     with place() as store:
         output = Output(store, "out")
         add_job(output, "a", 0, 1, 2)
@@ -82,7 +82,7 @@ def test_an_overwrite_of_partitions_leaves_the_others_alone(place: Place) -> Non
 
 
 def test_an_overwrite_without_files_empties_the_output_or_no_partition() -> None:
-    """A job without files replaces everything, or, by partitions, nothing."""
+    """Mode `overwrite` replaces everything; mode `overwrite-partitions` replaces nothing."""
     store = MemoryStore()
     output = open_output(store)
     add_job(output, "a", 0)
@@ -92,8 +92,8 @@ def test_an_overwrite_without_files_empties_the_output_or_no_partition() -> None
     assert content(output) == listed(store) == []
 
 
-def test_what_is_overwritten_stays_until_the_new_version_is_committed() -> None:
-    """While an overwriting job stages its files, and after it was aborted, the old ones are there."""
+def test_old_files_stay_until_the_overwrite_is_committed() -> None:
+    """They exist while an overwriting job stages its files, and after it is aborted."""
     store = MemoryStore()
     output = open_output(store)
     add_job(output, "a", 0)
@@ -108,8 +108,8 @@ def test_what_is_overwritten_stays_until_the_new_version_is_committed() -> None:
 
 @pytest.mark.parametrize("mode", ["overwrite", "overwrite-partitions"])
 @pytest.mark.parametrize("what", ["before", "after"])
-def test_a_driver_that_dies_while_overwriting_leaves_the_old_or_the_new(what: str, mode: Mode) -> None:
-    """Wherever it dies, recovery shows one whole version, to both kinds of reader."""
+def test_a_crash_during_an_overwrite_leaves_one_whole_version(what: str, mode: Mode) -> None:
+    """After a crash at any request, recovery shows one whole version to both kinds of reader."""
     seen = set()
     for at in itertools.count(1):
         store = MemoryStore()
@@ -129,8 +129,8 @@ def test_a_driver_that_dies_while_overwriting_leaves_the_old_or_the_new(what: st
     assert seen == {"a 0", "b 0"}
 
 
-def test_a_late_publisher_brings_nothing_back_that_was_replaced() -> None:
-    """A driver that stalls before it publishes finds its job committed, and replaced meanwhile."""
+def test_a_late_publisher_brings_no_replaced_file_back() -> None:
+    """A driver stalls before it publishes; its job is committed and replaced meanwhile."""
     for at in itertools.count(1):
         store = MemoryStore()
 
@@ -147,8 +147,8 @@ def test_a_late_publisher_brings_nothing_back_that_was_replaced() -> None:
             break
 
 
-def test_what_cannot_be_removed_is_reported_and_removed_later() -> None:
-    """A committed overwrite whose old files stay listed says so; the next recovery removes them."""
+def test_files_that_cannot_be_removed_are_removed_later() -> None:
+    """An overwrite whose old files stay listed reports this; the next recovery removes them."""
     store = MemoryStore()
     add_job(open_output(store), "a", 0)
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_removed_is_reported_and_removed_later() -> None:
 
 
 class _Stubborn(HookedStore):
-    """A store that removes nothing in bulk."""
+    """A store whose bulk deletes fail."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, lambda _name, _path, mutation: mutation())
@@ -175,7 +175,7 @@ class _Stubborn(HookedStore):
 
 
 def test_a_logged_output_shows_nothing_to_a_plain_listing(place: Place) -> None:
-    """Only the log tells of the files; old versions stay readable, whatever replaced them."""
+    """Only the log has the files; old versions stay readable after they are replaced."""
     with place() as store:
         output = Output(store, "out")
         add_job(output, "a", 0, visibility="logged")
@@ -188,7 +188,7 @@ def test_a_logged_output_shows_nothing_to_a_plain_listing(place: Place) -> None:
 
 
 def test_an_output_is_listed_or_logged_not_both() -> None:
-    """A job of the other visibility is refused, when it begins and at the commit point."""
+    """A job of the other visibility is refused when it begins and at the commit point."""
     output = open_output(MemoryStore())
     logged = output.begin("early", visibility="logged")
     add_job(output, "a", 0)
@@ -199,8 +199,8 @@ def test_an_output_is_listed_or_logged_not_both() -> None:
     assert len(list(output.records())) == 1
 
 
-def test_gc_removes_what_was_replaced_long_ago_and_says_so() -> None:
-    """A version that expired is refused by name; younger ones stay."""
+def test_gc_removes_versions_that_were_replaced_long_ago() -> None:
+    """A read of an expired version is refused with a reason; younger versions stay."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     output = open_output(store, clock)
@@ -222,8 +222,8 @@ def test_gc_removes_what_was_replaced_long_ago_and_says_so() -> None:
     assert content(output) == ["c 2"]
 
 
-def test_a_past_version_is_there_as_long_as_its_files_are() -> None:
-    """What a listed output replaced is gone, and asking for it says so; what it only added to stays."""
+def test_a_past_version_is_readable_while_its_files_exist() -> None:
+    """A version of a listed output is lost when its files are replaced; additions keep it."""
     output = open_output(MemoryStore())
     add_job(output, "a", 0)
     add_job(output, "b", 1)
@@ -235,8 +235,8 @@ def test_a_past_version_is_there_as_long_as_its_files_are() -> None:
     assert content(output, 3) == ["a 0", "c 1"]
 
 
-def test_a_reader_that_gc_overtakes_looks_again() -> None:
-    """Who asks for what is complete, and not for a version, is never told that it has expired."""
+def test_a_reader_overtaken_by_gc_reads_again() -> None:
+    """A reader that names no version never gets the error that its version has expired."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     add_job(open_output(store, clock), "a", 0, visibility="logged")
@@ -260,8 +260,8 @@ def test_a_reader_that_gc_overtakes_looks_again() -> None:
         reader.snapshot(roll_forward=False)
 
 
-def test_gc_removes_files_of_dead_jobs_and_of_no_live_one() -> None:
-    """What a dead driver wrote under hidden names goes; a heartbeat keeps what a slow one wrote."""
+def test_gc_removes_files_of_dead_jobs_only() -> None:
+    """Files of a dead driver under hidden names are removed; a heartbeat keeps those of a slow one."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     output = open_output(store, clock)
@@ -283,13 +283,13 @@ def test_gc_removes_files_of_dead_jobs_and_of_no_live_one() -> None:
 
 
 def test_gc_goes_by_the_newest_file_of_a_job() -> None:
-    """A job that runs for long, and finished a file lately, is alive, however old its first file is."""
+    """A long job with a recently finished file is alive, at any age of its first file."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     output = open_output(store, clock)
     job = output.begin("long", visibility="logged")
     files = []
-    for task in range(8):  # under names by chance, so that a listing has them in any order
+    for task in range(8):  # random names, so that a listing has them in any order
         files.append(output.stage(job, job.file_name(task), b"1"))
         clock.advance(100)
     for _ in range(2):
@@ -298,7 +298,7 @@ def test_gc_goes_by_the_newest_file_of_a_job() -> None:
 
 
 def test_an_abort_removes_files_under_hidden_names() -> None:
-    """Aborted logged jobs leave nothing that the driver was told of."""
+    """Files that the driver knows of an aborted logged job are removed."""
     store = MemoryStore()
     output = open_output(store)
     job = output.begin("a", visibility="logged")
@@ -309,8 +309,8 @@ def test_an_abort_removes_files_under_hidden_names() -> None:
 
 
 @pytest.mark.parametrize("what", ["before", "after"])
-def test_a_logged_commit_is_one_record_however_many_files(what: str) -> None:
-    """A driver that dies anywhere leaves all or nothing, and gc leaves no file that no version has."""
+def test_a_logged_commit_is_one_record(what: str) -> None:
+    """A crash leaves all files or none, and gc leaves no file without a version."""
     seen = set()
     for at in itertools.count(1):
         store = MemoryStore()
@@ -333,7 +333,7 @@ def test_a_logged_commit_is_one_record_however_many_files(what: str) -> None:
 
 
 def test_a_heartbeat_keeps_recovery_away() -> None:
-    """A job that stages nothing for long, but gives heartbeats, is left alone."""
+    """A job that stages nothing for long, but sends heartbeats, is left alone."""
     clock = ManualClock()
     output = open_output(MemoryStore(clock=clock), clock)
     slow, dead = output.begin("slow"), output.begin("dead")
@@ -346,8 +346,8 @@ def test_a_heartbeat_keeps_recovery_away() -> None:
     assert len(output.commit(slow, files).files) == 2
 
 
-def test_nobody_grows_old_while_a_recovery_reads() -> None:
-    """However long the log takes to read, an attempt is as old as it was when the recovery began."""
+def test_a_slow_recovery_does_not_expire_live_jobs() -> None:
+    """The age of an attempt is measured when the recovery begins, however long the log takes to read."""
     clock = ManualClock()
 
     class Slow(MemoryStore):
@@ -372,7 +372,7 @@ def test_nobody_grows_old_while_a_recovery_reads() -> None:
 
 
 def test_a_batch_of_a_stream_is_committed_once_and_in_order() -> None:
-    """A batch that was committed, or that comes after a later one, is recognised; streams differ."""
+    """A committed batch, or one before it, is recognised; each stream has its own numbers."""
     output = open_output(MemoryStore())
     late = output.begin(batch=Batch("q", 1))
     for number in (0, 1, 2):
@@ -390,8 +390,8 @@ def test_a_batch_of_a_stream_is_committed_once_and_in_order() -> None:
 @pytest.mark.parametrize(
     "mode", ["append", "overwrite-partitions", "overwrite-files", "rewrite", "overwrite"]
 )
-def test_columns_that_changed_meanwhile_stop_every_mode_but_overwrite(mode: Mode) -> None:
-    """Whatever else it replaces, a job leaves files of other jobs that must have its columns."""
+def test_changed_columns_stop_every_mode_except_overwrite(mode: Mode) -> None:
+    """All other modes leave files of other jobs, which must have the same columns."""
     output = open_output(MemoryStore())
     first = add_job(output, "first", 0)
     replaces = [file.path for file in first.files] if mode in ("overwrite-files", "rewrite") else []
@@ -407,7 +407,7 @@ def test_columns_that_changed_meanwhile_stop_every_mode_but_overwrite(mode: Mode
 
 
 def test_a_job_has_an_id_or_a_batch() -> None:
-    """Were both allowed, one id could be committed with each batch, and once more without one."""
+    """If both were allowed, one id could be committed with each batch, and once more without one."""
     output = open_output(MemoryStore())
     assert output.begin("q/0", batch=Batch("q", 0)).job_id == "q/0"
     for _ in range(2):
@@ -426,7 +426,7 @@ def test_a_job_has_an_id_or_a_batch() -> None:
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("late", [True, False])
 def test_the_id_of_a_batch_is_one_job(batch_first: bool, late: bool) -> None:
-    """A job under the id of a batch, and the batch, are one job, whichever of them comes first."""
+    """A job under the id of a batch, and the batch, are the same job, whichever comes first."""
     output = open_output(MemoryStore())
     begin: list[Callable[[], Job]] = [
         lambda: output.begin("q/3"),
@@ -441,7 +441,7 @@ def test_the_id_of_a_batch_is_one_job(batch_first: bool, late: bool) -> None:
 
 
 def test_a_job_under_the_id_of_an_earlier_batch_is_refused() -> None:
-    """As the batch is. A job under the id of a later one, or a similar id, is another job."""
+    """The batch is refused, too. Under the id of a later batch, or a similar id, it is another job."""
     output = open_output(MemoryStore())
     late = output.begin("q/2")
     output.commit(output.begin(batch=Batch("q", 3)), ())
@@ -455,13 +455,13 @@ def test_a_job_under_the_id_of_an_earlier_batch_is_refused() -> None:
 
 @pytest.mark.parametrize(("stream", "number"), [("", 0), ("q", -1), ("q", 1.0), ("q", True), (7, 0)])
 def test_a_batch_has_a_stream_and_a_number(stream: Any, number: Any) -> None:
-    """Anything else is refused before it is stored."""
+    """Other values are refused before they are stored."""
     with pytest.raises(ConfigurationError):
         Batch(stream, number)
 
 
-def test_errors_of_mode_error_hold_at_the_commit_point() -> None:
-    """Data that came after the job had begun stops it as well."""
+def test_mode_error_is_checked_again_at_the_commit_point() -> None:
+    """Data added after the job had begun stops it, too."""
     output = open_output(MemoryStore())
     job = output.begin("b", mode="error")
     add_job(output, "a", 0)

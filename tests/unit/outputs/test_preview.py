@@ -1,4 +1,4 @@
-"""``dry_run`` of recover and gc: the report of the real run, and nothing changed."""
+"""``dry_run`` of recover and gc: it returns the report of the real run, and changes nothing."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def everything(store: MemoryStore) -> tuple[object, ...]:
 
 
 def nothing_left(store: MemoryStore, clock: ManualClock) -> None:
-    """An output without anything to do."""
+    """Make an output without anything to recover or to remove."""
     add(open_output(store, clock), "a")
 
 
 def replaced(store: MemoryStore, clock: ManualClock) -> None:
-    """Versions that were replaced, long ago and just now."""
+    """Make versions that were replaced long ago and just now."""
     output = open_output(store, clock)
     add(output, "a")
     add(output, "b", mode="overwrite")
@@ -40,7 +40,7 @@ def replaced(store: MemoryStore, clock: ManualClock) -> None:
 
 
 def dead_and_alive(store: MemoryStore, clock: ManualClock) -> None:
-    """Jobs that are not committed, with files under hidden names: dead ones and live ones."""
+    """Make jobs that are not committed, with files under hidden names: dead jobs and a live one."""
     output = open_output(store, clock)
     for name in ("dead", "deader"):
         stage_some(output, output.begin(name, visibility="logged"))
@@ -51,7 +51,7 @@ def dead_and_alive(store: MemoryStore, clock: ManualClock) -> None:
 
 
 def with_uploads(store: MemoryStore, clock: ManualClock) -> None:
-    """Jobs that are not committed, with uploads: dead ones and live ones."""
+    """Make jobs that are not committed, with uploads: a dead job and a live one."""
     output = open_output(store, clock)
     stage_some(output, output.begin("dead"))
     clock.advance(100)
@@ -59,7 +59,7 @@ def with_uploads(store: MemoryStore, clock: ManualClock) -> None:
 
 
 def unpublished(store: MemoryStore, clock: ManualClock) -> None:
-    """A job that is committed, and whose driver died before it published anything."""
+    """Make a committed job whose driver died before it published anything."""
     output = open_output(store, clock)
     job = output.begin("daily")
     files = stage_some(output, job)
@@ -70,10 +70,10 @@ def unpublished(store: MemoryStore, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("make", [nothing_left, replaced, dead_and_alive, with_uploads, unpublished])
 @pytest.mark.parametrize("run", [Output.recover, Output.gc])
-def test_a_dry_run_reports_what_the_run_does(
+def test_a_dry_run_has_the_report_of_the_real_run(
     make: Callable[[MemoryStore, ManualClock], None], run: Callable[..., object]
 ) -> None:
-    """And changes nothing, however often it is run."""
+    """It changes nothing, however often it is run."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     make(store, clock)
@@ -89,7 +89,7 @@ def test_a_dry_run_reports_what_the_run_does(
 
 
 def test_a_dry_run_needs_no_permission_to_write() -> None:
-    """Every request that would change something is an error, and none is made."""
+    """A dry run sends no request that changes something."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     for make in (dead_and_alive, replaced):

@@ -1,4 +1,4 @@
-"""What the simulator found in outputs, each at the one moment at which it went wrong."""
+"""Bugs of outputs that the simulator found, each reproduced at the one moment at which it occurred."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.outputs import HookedStore, open_output, stage_some
 
 
 class Meddled(HookedStore):
-    """`inner`, where somebody comes by before the n-th GET of a path."""
+    """`inner`, with a call before the n-th GET of a path."""
 
     def __init__(self, inner: ObjectStore, path: str, nth: int, meddle: Callable[[], object]) -> None:
         super().__init__(inner)
@@ -38,14 +38,14 @@ class Meddled(HookedStore):
 
 
 def is_there(store: ObjectStore, output: Output) -> bool:
-    """Tell whether every file of the output's last version is there."""
+    """Return whether all files of the output's last version exist."""
     paths = [output.locate(file) for file in output.snapshot().files]
     return bool(paths) and all(store.begin_head(path)().info is not None for path in paths)
 
 
 @pytest.mark.parametrize("nth", range(1, 6))
-def test_gc_never_removes_files_of_a_job_that_is_committed_meanwhile(nth: int) -> None:
-    """A job that seems dead is ruled out where the log was read to, not where it is complete by then."""
+def test_gc_keeps_files_of_a_job_committed_meanwhile(nth: int) -> None:
+    """A job is ruled out at the end of the log that was read, not where the log is complete then."""
     store = MemoryStore()
     driver = open_output(store)
     job = driver.begin("slow", visibility="logged")
@@ -63,10 +63,10 @@ def test_gc_never_removes_files_of_a_job_that_is_committed_meanwhile(nth: int) -
             commit()
 
 
-def test_a_sign_of_life_of_a_job_that_was_replaced_is_no_death(
+def test_a_late_heartbeat_does_not_abort_a_committed_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What its heartbeat left rules no committed job out, and removes no list of its files."""
+    """The heartbeat of a replaced job does not rule it out, and no list of its files is removed."""
     monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
     store = MemoryStore()
     output = open_output(store)
@@ -82,10 +82,10 @@ def test_a_sign_of_life_of_a_job_that_was_replaced_is_no_death(
     assert is_there(store, output)
 
 
-def test_the_lists_of_a_committed_job_outlive_an_upload_that_is_found_late(
+def test_a_late_upload_does_not_remove_the_lists_of_a_committed_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is left of a job that was replaced rules it out once more; what its record names stays."""
+    """A late upload of a replaced job rules it out once more; the lists of its record stay."""
     monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
     monkeypatch.setattr("commitlog.outputs.state.REMEMBERED", 1)
     store = MemoryStore()
@@ -102,11 +102,11 @@ def test_the_lists_of_a_committed_job_outlive_an_upload_that_is_found_late(
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_a_slow_publisher_that_was_replaced_has_not_lost_anything(comes_back: bool) -> None:
-    """Who publishes files that another one published and a third one replaced is told of no loss.
+def test_a_slow_publisher_reports_no_loss_of_replaced_files(comes_back: bool) -> None:
+    """Another process published its files, and a third one replaced them.
 
-    Either one of its requests was refused for another reason, and so none of them was seen for what it
-    was; or its pending entry came back, since a request to write it had been repeated.
+    Either one of its requests was refused for another reason, so the loss of the upload was not
+    recognised; or its pending entry came back, since the request to write it was repeated.
     """
     store = MemoryStore()
 
@@ -138,8 +138,8 @@ def test_a_slow_publisher_that_was_replaced_has_not_lost_anything(comes_back: bo
     assert open_output(store).recover(older_than=0) == RecoveryReport()
 
 
-def test_a_publisher_that_cannot_ask_does_not_guess() -> None:
-    """While it is not known whether all was published and replaced, nothing is reported as lost."""
+def test_a_publisher_that_cannot_read_reports_no_loss() -> None:
+    """Until it is known whether all was published and replaced, nothing is reported as lost."""
     store = MemoryStore()
 
     class Down(HookedStore):
@@ -160,8 +160,8 @@ def test_a_publisher_that_cannot_ask_does_not_guess() -> None:
         output.commit(job, stage_some(output, job))
 
 
-def test_a_task_that_lost_its_race_does_not_overwrite_a_file_that_only_the_log_shows() -> None:
-    """Files under hidden names are there as soon as they are written, so each has a name of its own."""
+def test_a_losing_task_does_not_overwrite_a_logged_file() -> None:
+    """Files under hidden names exist as soon as they are written, so each has its own name."""
     store = MemoryStore()
     output = open_output(store)
     job = output.begin("job", visibility="logged")
@@ -178,7 +178,7 @@ def test_a_task_that_lost_its_race_does_not_overwrite_a_file_that_only_the_log_s
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("no answer"), NotFound("no such upload")])
-def test_a_lost_answer_does_not_fail_a_task_whose_file_is_there(error: CommitError) -> None:
+def test_a_lost_answer_does_not_fail_a_task_whose_file_exists(error: CommitError) -> None:
     """A file that only the log shows is recognised after a lost answer, or a repeated request."""
 
     class Lossy(HookedStore):
@@ -199,11 +199,11 @@ def test_a_lost_answer_does_not_fail_a_task_whose_file_is_there(error: CommitErr
         stage_some(output, output.begin("other"))
 
 
-def test_a_commit_that_was_read_back_is_not_reported_as_failed() -> None:
-    """After a lost answer the record is looked at once, and then it is known whose it is.
+def test_a_commit_with_a_lost_answer_is_not_reported_as_failed() -> None:
+    """After a lost answer the record is read once, which shows whose it is.
 
-    It was read to see whether the number is taken, and once more to see by whom; if that failed, its own
-    driver was told that nothing was added.
+    It used to be read twice: for whether the number is taken, and for its owner. If the second read
+    failed, the driver wrongly got an error that said that nothing was added.
     """
     store = MemoryStore()
     record = "out/_commitlog/00000000000000000001.json"
@@ -237,10 +237,10 @@ def test_a_commit_that_was_read_back_is_not_reported_as_failed() -> None:
 
 
 @pytest.mark.parametrize("visibility", ["listed", "logged"])
-def test_gc_removes_lists_of_jobs_that_were_ruled_out(
+def test_gc_removes_lists_of_aborted_jobs(
     monkeypatch: pytest.MonkeyPatch, visibility: Visibility
 ) -> None:
-    """A list of files that came late, or that nothing but its job's files tells of, does not stay."""
+    """A list that arrives late, or whose job left only files, is removed."""
     monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
     store = MemoryStore()
     late: list[Callable[[], object]] = []

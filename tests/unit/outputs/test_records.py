@@ -1,4 +1,4 @@
-"""Records of an output: the round trip through storage, and what is refused."""
+"""Records of an output: the round trip through storage, and refusals."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ def stored(document: Document) -> Document:
 
 @given(commits | named_commits | aborts | expiries)
 def test_a_log_record_survives_storage(record: Record) -> None:
-    """What is read under a number is what was written under it."""
+    """A record read under a number equals the record written under it."""
     assert record_of(record.version, stored(record.to_document())) == record
 
 
 @given(pendings)
 def test_a_pending_entry_survives_storage(pending: PendingJob) -> None:
-    """A pending entry tells all that publishing needs, and what the commit record will say."""
+    """A pending entry has everything for publishing and for the commit record."""
     read = PendingJob.from_document(stored(pending.to_document()))
     assert read == pending
     assert read.data_files() == pending.data_files()
@@ -127,7 +127,7 @@ def test_a_pending_entry_survives_storage(pending: PendingJob) -> None:
 
 @given(commits)
 def test_the_watermark_survives_storage(record: CommitRecord) -> None:
-    """`_SUCCESS` tells version, job, files, rows and bytes."""
+    """`_SUCCESS` has the version, job, files, rows and bytes."""
     success = Success.from_document(stored(Success.of(record).to_document()))
     assert success == Success.of(record)
     assert (success.version, success.files) == (record.version, record.file_count)
@@ -135,7 +135,7 @@ def test_the_watermark_survives_storage(record: CommitRecord) -> None:
 
 @given(commits | named_commits | aborts | expiries | pendings, st.data())
 def test_a_record_without_a_field_is_corrupt(record: Record | PendingJob, data: st.DataObject) -> None:
-    """A record that has a checksum but lacks a field, or has a list for one, is refused as corrupt."""
+    """A record with a valid checksum is corrupt if a field is missing, or is a list."""
     document = record.to_document()
     name = data.draw(st.sampled_from(sorted(document.body)))
     body: dict[str, Any] = dict(document.body)
@@ -149,7 +149,7 @@ def test_a_record_without_a_field_is_corrupt(record: Record | PendingJob, data: 
 
 
 def test_records_are_relative_to_the_output() -> None:
-    """No record names the output's own path, so that it can be moved."""
+    """No record has the path of the output, so that the output can be moved."""
     output = Output(ConditionalStore(MemoryStore()), "lake/out")
     job = output.begin()
     record = output.commit(job, [output.stage(job, job.file_name(1), b"x")])
@@ -158,7 +158,7 @@ def test_records_are_relative_to_the_output() -> None:
 
 
 def test_partition_columns_keep_their_order() -> None:
-    """Columns come back in the order of the directories, not of the alphabet."""
+    """Columns are read in the order of the directories, not in alphabetical order."""
     file = DataFile(path="p", size=1, nonce="n", partition={"year": "2013", "month": None})
     record = CommitRecord(version=1, job_id="j", attempt=ATTEMPT, mode="append", time=0, files=(file,))
     read = record_of(1, stored(record.to_document()))
@@ -166,8 +166,8 @@ def test_partition_columns_keep_their_order() -> None:
     assert list(read.files[0].partition.items()) == [("year", "2013"), ("month", None)]
 
 
-def test_rows_are_known_if_every_file_tells() -> None:
-    """A sum over files of which one does not tell is not made up."""
+def test_rows_are_known_if_every_file_has_a_count() -> None:
+    """The sum is unknown if one file has no count."""
     known = DataFile(path="a", size=1, nonce="n", rows=2)
     unknown = DataFile(path="b", size=1, nonce="n")
     for files, rows in (((known, known), 4), ((known, unknown), None), ((), 0)):
@@ -175,7 +175,7 @@ def test_rows_are_known_if_every_file_tells() -> None:
         assert record.rows == rows
 
 
-def test_a_job_and_its_files_travel() -> None:
+def test_a_job_and_its_files_can_be_pickled() -> None:
     """Jobs and staged files are the same after pickling."""
     staged = Staged(path="a", upload_id="u", size=1, nonce="n", parts=("p",))
     value = (
@@ -188,8 +188,8 @@ def test_a_job_and_its_files_travel() -> None:
 @given(
     st.integers(0, 10**6), st.integers(0, 10**4), st.sampled_from(["", ".parquet", ".snappy.parquet"])
 )
-def test_a_file_name_tells_its_attempt(task: int, index: int, suffix: str) -> None:
-    """Recovery finds the attempt in any name that `file_name` makes, and the job accepts it."""
+def test_a_file_name_has_its_attempt(task: int, index: int, suffix: str) -> None:
+    """Recovery finds the attempt in any name from `file_name`, and the job accepts the name."""
     job = Job(job_id="daily", attempt=ATTEMPT)
     name = "day=1/" + job.file_name(task, index, suffix)
     assert attempt_of(name) == ATTEMPT
@@ -197,15 +197,15 @@ def test_a_file_name_tells_its_attempt(task: int, index: int, suffix: str) -> No
 
 
 @pytest.mark.parametrize("name", [f"x-{ATTEMPT}0-c.txt", f"{ATTEMPT}/x.txt", "part-0.parquet"])
-def test_other_names_tell_no_attempt(name: str) -> None:
+def test_other_names_have_no_attempt(name: str) -> None:
     """Longer runs of digits, and directories, are not taken for an attempt."""
     assert attempt_of(name) is None
     with pytest.raises(InvalidPath):
         Job(job_id="daily", attempt=ATTEMPT).check_name(name)
 
 
-def test_hive_directories_of_hidden_columns_are_no_hidden_names() -> None:
-    """A partition column may begin with an underscore, as in Spark."""
+def test_partition_columns_may_begin_with_an_underscore() -> None:
+    """Their directories are not hidden, as in Spark."""
     job = Job(job_id="daily", attempt=ATTEMPT)
     assert job.check_name(f"_day=1/{job.file_name(0)}")
 
@@ -215,6 +215,6 @@ def test_hive_directories_of_hidden_columns_are_no_hidden_names() -> None:
     [{"attempt": "x"}, {"attempt": ATTEMPT.upper()}, {"mode": "replace"}, {"job_id": 7}],
 )
 def test_a_job_is_validated(fields: dict[str, Any]) -> None:
-    """Malformed attempts, unknown modes and job ids that are no text are refused."""
+    """Malformed attempts, unknown modes, and job ids that are not text are refused."""
     with pytest.raises(ConfigurationError):
         Job(**{"job_id": "daily", "attempt": ATTEMPT, **fields})

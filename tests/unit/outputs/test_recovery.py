@@ -1,4 +1,4 @@
-"""Recovery and publishing: who is taken for dead, what is left alone, and what cannot be finished."""
+"""Recovery and publishing: which attempts are dead, what is left alone, and what cannot be completed."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from support.outputs import Death, HookedStore, Once, audit, open_output, stage_
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The time, for clients and store."""
+    """The clock of clients and store."""
     return ManualClock()
 
 
 @pytest.fixture
 def store(clock: ManualClock) -> MemoryStore:
-    """Where the output is."""
+    """The store of the output."""
     return MemoryStore(clock=clock)
 
 
 @pytest.fixture
 def output(store: MemoryStore, clock: ManualClock) -> Output:
-    """The output, as an operator has it open."""
+    """The output, opened by an operator."""
     return open_output(store, clock)
 
 
 class Outage:
-    """A hook: while it is `on`, mutations of one name fail, applied or not."""
+    """A hook: while it is `on`, mutations of one name fail, and are applied or not."""
 
     def __init__(self, name: str, error: Exception, *, applied: bool = False) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Outage:
 
 
 def die_at(store: MemoryStore, clock: ManualClock, at: int, what: str, job_id: str = "daily") -> Job:
-    """Let a driver with two files die at request number `at` of its commit."""
+    """Let a driver with two files die at request `at` of its commit."""
     output = open_output(store, clock)
     job = output.begin(job_id)
     files = stage_some(output, job)
@@ -77,14 +77,14 @@ def die_at(store: MemoryStore, clock: ManualClock, at: int, what: str, job_id: s
     return job
 
 
-#: Number of the request of a commit with two files that prepares it, that decides it, and so on.
+#: The number of each request of a commit with two files.
 PREPARE, DECIDE, PUBLISH_1, PUBLISH_2, FORGET, SUCCESS = range(1, 7)
 
 
-def test_a_job_that_began_a_file_lately_is_alive(
+def test_a_job_with_a_recent_upload_is_alive(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """The age of an attempt is that of its newest upload, however old its first one is."""
+    """The age of an attempt is that of its newest upload, not of its first one."""
     job = output.begin("long")
     files = stage_some(output, job)
     clock.advance(1000)
@@ -95,10 +95,10 @@ def test_a_job_that_began_a_file_lately_is_alive(
     audit(store)
 
 
-def test_a_job_that_prepared_its_commit_lately_is_alive(
+def test_a_job_with_a_recent_pending_entry_is_alive(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """The pending entry is a sign of life as well."""
+    """The age of the pending entry counts, too."""
     job = output.begin("long")
     files = stage_some(output, job)
     clock.advance(1000)
@@ -109,8 +109,8 @@ def test_a_job_that_prepared_its_commit_lately_is_alive(
     audit(store)
 
 
-def test_a_listing_that_takes_long_makes_no_job_older(store: MemoryStore, clock: ManualClock) -> None:
-    """The age of an attempt counts from the beginning of the recovery."""
+def test_a_slow_listing_does_not_expire_live_jobs(store: MemoryStore, clock: ManualClock) -> None:
+    """The age of an attempt is measured when the recovery begins."""
 
     class Slow(HookedStore):
         def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
@@ -125,10 +125,10 @@ def test_a_listing_that_takes_long_makes_no_job_older(store: MemoryStore, clock:
     output.commit(job, files)
 
 
-def test_a_heartbeat_alone_is_removed_once_it_is_old(
+def test_an_old_heartbeat_without_files_is_removed(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """Nothing else is left of such an attempt, so it is not ruled out either."""
+    """Nothing else is left of such an attempt, so it is not ruled out."""
     output.heartbeat(output.begin("long").attempt)
     clock.advance(100)
     for older_than, left in ((500, 1), (50, 0)):
@@ -140,7 +140,7 @@ def test_a_heartbeat_alone_is_removed_once_it_is_old(
 def test_success_stays_before_a_version_that_cannot_be_completed(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A later job is committed and published, and its driver does not say that all is visible."""
+    """A later job is committed and published, and `_SUCCESS` does not pass the incomplete version."""
     job = die_at(store, clock, PUBLISH_1, "before")
     entry = f"out/_commitlog/pending/{job.attempt}.json"
     data = store.get(entry).data
@@ -154,8 +154,8 @@ def test_success_stays_before_a_version_that_cannot_be_completed(
     assert len(audit(store)) == 2
 
 
-def test_a_job_taken_for_dead_too_early_hears_of_it(output: Output, store: MemoryStore) -> None:
-    """A live job that recovery ruled out loses its work, but does no harm, and can be run again."""
+def test_a_live_job_that_recovery_ruled_out_is_aborted(output: Output, store: MemoryStore) -> None:
+    """It loses its work, does no harm, and can be run again."""
     job = output.begin("daily")
     files = stage_some(output, job)
     report = output.recover(older_than=0)
@@ -168,10 +168,10 @@ def test_a_job_taken_for_dead_too_early_hears_of_it(output: Output, store: Memor
     assert len(audit(store)) == 1
 
 
-def test_the_report_names_the_job_if_the_pending_entry_tells(
+def test_the_report_has_the_job_id_of_the_pending_entry(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """An attempt that was prepared is reported, and recorded, with its job id."""
+    """An attempt that was prepared is reported and recorded with its job id."""
     job = die_at(store, clock, DECIDE, "before")
     assert output.recover(older_than=0).aborted == {job.attempt: "daily"}
     (record,) = output.records()
@@ -180,7 +180,7 @@ def test_the_report_names_the_job_if_the_pending_entry_tells(
 
 
 def test_one_record_rules_out_all_dead_attempts(output: Output, store: MemoryStore) -> None:
-    """However many drivers died, recovery adds one record."""
+    """Recovery adds one record, whatever the number of dead drivers."""
     for n in range(3):
         stage_some(output, output.begin(f"job-{n}"))
     assert len(output.recover(older_than=0).aborted) == 3
@@ -189,10 +189,10 @@ def test_one_record_rules_out_all_dead_attempts(output: Output, store: MemorySto
 
 
 @pytest.mark.parametrize("at", [PUBLISH_1, PUBLISH_2, FORGET, SUCCESS])
-def test_what_is_committed_is_completed_whatever_its_age(
+def test_a_committed_job_is_completed_at_any_age(
     output: Output, store: MemoryStore, clock: ManualClock, at: int
 ) -> None:
-    """A driver that died after the commit point is finished at once."""
+    """A job whose driver died after the commit point is completed at once."""
     die_at(store, clock, at, "before")
     completed = () if at == SUCCESS else (1,)
     assert output.recover(older_than=1e9).completed == completed
@@ -202,7 +202,7 @@ def test_what_is_committed_is_completed_whatever_its_age(
 def test_between_commit_point_and_publishing_plain_readers_see_nothing(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A driver that dies there shows nothing partial; a repeated job completes it and is refused."""
+    """A crash there shows no partial job; a repeated job completes it, and is refused."""
     die_at(store, clock, PUBLISH_1, "before")
     assert visible(store) == {}
     assert output.snapshot(roll_forward=False).files == ()
@@ -215,7 +215,7 @@ def test_between_commit_point_and_publishing_plain_readers_see_nothing(
 def test_the_next_job_completes_the_one_before(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A commit publishes what an earlier one had left, before `_SUCCESS` passes it."""
+    """A commit publishes the files of an earlier one before `_SUCCESS` passes it."""
     die_at(store, clock, PUBLISH_2, "before")
     job = output.begin("next")
     output.commit(job, stage_some(output, job))
@@ -226,7 +226,7 @@ def test_the_next_job_completes_the_one_before(
 def test_success_never_goes_back(
     output: Output, store: MemoryStore, clock: ManualClock, replaced: bool
 ) -> None:
-    """A finisher that is overtaken while it writes `_SUCCESS` does not undo the later one's."""
+    """A driver that is overtaken while it writes `_SUCCESS` does not undo the later one."""
     if replaced:
         output.commit(output.begin("first"), ())
     early = output.begin("early")
@@ -243,10 +243,10 @@ def test_success_never_goes_back(
     audit(store)
 
 
-def test_publishing_that_fails_says_that_the_job_is_committed(
+def test_a_failed_publishing_reports_that_the_job_is_committed(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """`PublishIncomplete` names job and version; abort spares the job then."""
+    """`PublishIncomplete` has the job and the version; an abort then keeps the job."""
     outage = Outage("publish", Unavailable("no"))
     driver = open_output(HookedStore(store, outage), clock)
     job = driver.begin("daily")
@@ -263,10 +263,10 @@ def test_publishing_that_fails_says_that_the_job_is_committed(
     assert audit(store) == [record]
 
 
-def test_one_file_that_fails_does_not_hold_up_the_others(
+def test_a_file_that_cannot_be_published_does_not_stop_the_others(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """Every file is tried, side by side where there is an executor."""
+    """Every file is tried, in parallel if there is an executor."""
     for pool in (None, ThreadPoolExecutor(2)):
         clogged: list[str] = []
 
@@ -293,15 +293,15 @@ def test_one_file_that_fails_does_not_hold_up_the_others(
     audit(store)
 
 
-def test_a_committed_file_that_is_gone_is_never_passed_over(
+def test_a_lost_committed_file_is_always_reported(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """If an upload of a committed job was dropped by others, everybody who comes by is told."""
+    """If the upload of a committed job was removed by others, all readers and writers get an error."""
     die_at(store, clock, PUBLISH_1, "before")
     lost = next(store.list_staged("out/"))
     store.abort(lost)
     for act in (output.snapshot, lambda: output.begin("daily")):
-        # Nobody is sent to try again what cannot succeed.
+        # A retry cannot succeed, so the error does not suggest it.
         with pytest.raises(PublishIncomplete, match=r"1 of its 2 files are lost.*roll_forward") as error:
             act()
         assert error.value.lost == (lost.path.removeprefix("out/"),)
@@ -311,7 +311,7 @@ def test_a_committed_file_that_is_gone_is_never_passed_over(
 def test_a_recovery_reports_lost_files_and_the_job_to_run_again(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """All else is recovered. Once the job was run again and has replaced the rest, all is well."""
+    """Everything else is recovered. After the job is run again and replaces the rest, all is well."""
     die_at(store, clock, PUBLISH_1, "before")
     lost, _ = store.list_staged("out/")
     store.abort(lost)
@@ -353,10 +353,10 @@ class Astray(HookedStore):
         return super().get(path, start=start, end=end)
 
 
-def test_files_in_a_bucket_that_cannot_be_found_are_not_called_lost(
+def test_files_in_a_missing_bucket_are_not_reported_as_lost(
     store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A wrong endpoint says nothing of what was staged: the same job can be completed elsewhere."""
+    """A wrong endpoint says nothing about staged files: the job can be completed with the right one."""
     die_at(store, clock, PUBLISH_1, "before")
 
     def refuse(name: str, path: str, mutation: Callable[[], object]) -> object:
@@ -369,17 +369,17 @@ def test_files_in_a_bucket_that_cannot_be_found_are_not_called_lost(
     assert open_output(store, clock).snapshot().version == 1
 
 
-def test_a_pending_entry_that_cannot_be_looked_for_is_not_taken_for_gone(
+def test_an_unreadable_pending_entry_is_not_taken_for_missing(
     store: MemoryStore, clock: ManualClock
 ) -> None:
-    """Else a version would be called complete of which no file is visible."""
+    """Otherwise a version without visible files would count as complete."""
     die_at(store, clock, PUBLISH_1, "before")
     with pytest.raises(BucketNotFound):
         open_output(Astray(store, "/pending/"), clock).snapshot()
     assert open_output(store, clock).snapshot(roll_forward=False).version == 0
 
 
-def test_a_watermark_in_a_missing_bucket_is_not_one_of_no_version(
+def test_a_watermark_in_a_missing_bucket_is_not_version_0(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
     """A reader that changes nothing gets the error, and not an empty output."""
@@ -408,8 +408,8 @@ def test_a_pending_entry_in_a_missing_bucket_is_neither_ruled_out_nor_accepted(
     audit(store)
 
 
-def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock: ManualClock) -> None:
-    """A job that is committed while a reader looks is in its snapshot with all files, or not at all."""
+def test_a_snapshot_has_only_visible_files(store: MemoryStore, clock: ManualClock) -> None:
+    """A job that is committed during a read is in the snapshot with all its files, or not at all."""
     rival: list[bool] = []
 
     class Busy(HookedStore):
@@ -417,7 +417,7 @@ def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock:
             try:
                 return self.inner.get(path, start=start, end=end)
             except NotFound:
-                # The reader has found the end of the log: from here a driver commits, and dies.
+                # The reader has found the end of the log. Now a driver commits, and dies.
                 if path.endswith("1.json") and not rival:
                     rival.append(True)
                     die_at(store, clock, PUBLISH_1, "before")
@@ -430,10 +430,10 @@ def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock:
 
 @pytest.mark.parametrize("at", [FORGET, SUCCESS])
 @pytest.mark.parametrize("error", [AccessDenied("read only"), OutcomeUnknown("no answer")])
-def test_who_reads_needs_only_that_all_files_are_visible(
+def test_readers_need_no_permission_to_write(
     store: MemoryStore, clock: ManualClock, at: int, error: CommitError
 ) -> None:
-    """A reader that cannot note that all is published, and a repeated job, learn what they asked for."""
+    """If only `_SUCCESS` cannot be written, readers and repeated jobs still get their answer."""
     die_at(store, clock, at, "before")
 
     def refuse(name: str, path: str, mutation: Callable[[], object]) -> object:
@@ -452,7 +452,7 @@ def test_who_reads_needs_only_that_all_files_are_visible(
 def test_two_calls_of_commit_for_one_attempt_agree(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A call that is overtaken as it prepares, and finds the entry removed, returns the same record."""
+    """A call that is overtaken while it prepares, and finds no entry, returns the same record."""
     job = output.begin("daily")
     files = stage_some(output, job)
 
@@ -468,10 +468,10 @@ def test_two_calls_of_commit_for_one_attempt_agree(
     assert len(audit(store)) == 1
 
 
-def test_a_recovery_that_cannot_publish_keeps_what_is_committed_meanwhile(
+def test_a_recovery_that_cannot_publish_keeps_a_new_job(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A job that is committed between the two listings of a recovery is not in the first one."""
+    """A job committed between the two listings of a recovery is not in the first listing."""
     job = output.begin("daily")
     files = stage_some(output, job)
 
@@ -489,10 +489,10 @@ def test_a_recovery_that_cannot_publish_keeps_what_is_committed_meanwhile(
     assert len(audit(store)) == 1
 
 
-def test_a_recovery_that_cannot_publish_keeps_what_was_replaced(
+def test_a_recovery_that_cannot_publish_keeps_replaced_uploads(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A version whose files a later one replaced is published before it, so its uploads are kept."""
+    """A version is published before the later one that replaced its files, so its uploads are kept."""
     for job_id, mode in (("first", "append"), ("second", "overwrite")):
         driver = open_output(HookedStore(store, Outage("publish", AccessDenied("no"))), clock)
         job = driver.begin(job_id, mode=cast(Mode, mode))
@@ -511,7 +511,7 @@ def test_a_recovery_that_cannot_publish_keeps_what_was_replaced(
 def test_an_upload_is_kept_if_its_file_cannot_be_seen(
     output: Output, store: MemoryStore, clock: ManualClock, answers: int
 ) -> None:
-    """That a pending entry seems gone proves nothing: each file is looked at before its upload goes."""
+    """A missing pending entry proves nothing: each file is checked before its upload is removed."""
     die_at(store, clock, PUBLISH_1, "before")
     left = answers
 
@@ -530,7 +530,7 @@ def test_an_upload_is_kept_if_its_file_cannot_be_seen(
         with pytest.raises(PublishIncomplete, match="2 of its 2 files are not visible"):
             operator.recover(older_than=0)
         assert len(list(store.list_staged("out/"))) == 2
-    # By now `_SUCCESS` has passed the version. The next recovery finds the entry, and publishes.
+    # `_SUCCESS` has passed the version now. The next recovery finds the entry, and publishes.
     output.recover(older_than=0)
     assert len(audit(store)) == 1
 
@@ -538,7 +538,7 @@ def test_an_upload_is_kept_if_its_file_cannot_be_seen(
 def test_published_uploads_are_not_reported_as_dropped(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """Only what lost to another task attempt counts as dropped when a committed job is completed."""
+    """When a committed job is completed, only uploads that lost to another attempt count as dropped."""
     job = die_at(store, clock, PUBLISH_1, "before")
     output.stage(job, job.file_name(0, suffix=".lost"), b"lost")
     report = output.recover(older_than=1e9)
@@ -549,7 +549,7 @@ def test_published_uploads_are_not_reported_as_dropped(
 def test_an_unknown_outcome_at_the_commit_point_is_settled_by_abort(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """While the record cannot be seen nothing is cleaned up; abort rules out that it appears later."""
+    """While the record cannot be read nothing is cleaned up; abort makes sure that it cannot appear."""
     late: list[Callable[[], object]] = []
 
     def hook(name: str, path: str, mutation: Callable[[], object]) -> object:
@@ -571,10 +571,10 @@ def test_an_unknown_outcome_at_the_commit_point_is_settled_by_abort(
     assert audit(store) == []
 
 
-def test_a_number_that_went_to_another_is_no_unknown_outcome(
+def test_a_lost_answer_for_a_taken_number_is_no_unknown_outcome(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A claim without an answer is settled by what is read under its number; the next one is tried."""
+    """The record read under the number shows the outcome; then the next number is tried."""
 
     def lose(mutation: Callable[[], object]) -> object:
         output.commit(output.begin("rival"), ())
@@ -587,10 +587,10 @@ def test_a_number_that_went_to_another_is_no_unknown_outcome(
     assert record.version == 2
 
 
-def test_recovery_that_is_overtaken_by_its_suspect_spares_it(
+def test_recovery_keeps_a_job_that_commits_first(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A job that commits while it is being ruled out is committed; others' commits do not help it."""
+    """A job that commits while it is ruled out is committed; others' commits do not save a dead job."""
     job, dead = output.begin("slow"), output.begin("dead")
     files = stage_some(output, job)
     stage_some(output, dead)
@@ -610,7 +610,7 @@ def test_recovery_that_is_overtaken_by_its_suspect_spares_it(
 def test_abort_that_is_overtaken_by_another_job_tries_the_next_number(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """The aborted record is written in the end, whoever takes its number first."""
+    """The abort record is written in the end, even if others take its number first."""
     job = output.begin("dead")
     files = stage_some(output, job)
 
@@ -624,10 +624,10 @@ def test_abort_that_is_overtaken_by_another_job_tries_the_next_number(
 
 
 @pytest.mark.parametrize("other_files", [False, True])
-def test_a_pending_entry_that_comes_late_is_of_no_consequence(
+def test_a_late_pending_entry_has_no_effect(
     output: Output, store: MemoryStore, clock: ManualClock, other_files: bool
 ) -> None:
-    """An entry that arrives once its job is committed is removed; what it names is not published."""
+    """An entry that arrives after the commit of its job is removed, and its files are not published."""
     job = output.begin("daily")
     files = stage_some(output, job)
     output.commit(job, files)
@@ -637,10 +637,10 @@ def test_a_pending_entry_that_comes_late_is_of_no_consequence(
     assert len(audit(store)) == 1
 
 
-def test_commit_reads_only_what_was_recorded_since_the_job_began(
+def test_commit_reads_only_records_since_the_job_began(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """Neither commit, nor beginning a job without an id of the caller's, reads the whole log."""
+    """Neither commit nor the start of a job without a caller's id reads the whole log."""
     for n in range(10):
         output.commit(output.begin(f"job-{n}"), ())
     job = output.begin("daily")
@@ -658,10 +658,10 @@ def test_commit_reads_only_what_was_recorded_since_the_job_began(
     assert not any(path.endswith(f"{n:020d}.json") for path in read for n in range(1, 11))
 
 
-def test_uploads_of_decided_attempts_go_whatever_their_age(
+def test_uploads_of_decided_attempts_are_removed_at_any_age(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A task that runs on after its job was decided leaves an upload that is of no use to anybody."""
+    """A task that continues after its job was decided leaves a useless upload."""
     kept, dropped = output.begin("kept"), output.begin("dropped")
     output.commit(kept, stage_some(output, kept))
     output.abort(dropped)
@@ -675,7 +675,7 @@ def test_uploads_of_decided_attempts_go_whatever_their_age(
 def test_gc_keeps_the_lists_of_a_job_that_was_committed_long_ago(
     output: Output, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state has forgotten the attempt, so a late upload of it is ruled out. Its version stays."""
+    """The state has forgotten the attempt, so its late upload is ruled out; its version stays."""
     monkeypatch.setattr("commitlog.outputs.state.REMEMBERED", 1)
     monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
     long_ago = output.begin("long ago")
@@ -691,10 +691,8 @@ def test_gc_keeps_the_lists_of_a_job_that_was_committed_long_ago(
         assert len(list(tail.added(tail.start(0), tail.advance(tail.start(0))))) == 2
 
 
-def test_an_attempt_that_was_ruled_out_is_not_ruled_out_again(
-    output: Output, store: MemoryStore
-) -> None:
-    """What it leaves later is dropped, also if later versions are complete, and no record is added."""
+def test_an_aborted_attempt_is_not_aborted_again(output: Output, store: MemoryStore) -> None:
+    """Its later uploads are dropped, even after later complete versions, and no record is added."""
     dropped = output.begin("dropped")
     output.abort(dropped)
     later = output.begin("later")
@@ -705,8 +703,8 @@ def test_an_attempt_that_was_ruled_out_is_not_ruled_out_again(
     assert list(output.records()) == records
 
 
-def test_what_is_named_like_an_attempt_in_part_is_left_alone(output: Output, store: MemoryStore) -> None:
-    """Only a name that is an attempt, and nothing else, is an entry or a heartbeat."""
+def test_objects_with_similar_names_are_left_alone(output: Output, store: MemoryStore) -> None:
+    """Only a name that is exactly an attempt is an entry or a heartbeat."""
     job = output.begin("daily")
     alive = f"out/_commitlog/alive/{job.attempt}.old"
     entry = f"out/_commitlog/pending/{job.attempt}-old.json"
@@ -718,10 +716,10 @@ def test_what_is_named_like_an_attempt_in_part_is_left_alone(output: Output, sto
     assert [info.path for info in store.list("out/")] == [alive, entry]
 
 
-def test_an_upload_of_a_large_record_is_dropped_once_it_is_old(
+def test_an_old_upload_of_a_large_record_is_dropped(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """A driver that dies while it uploads a record of many megabytes leaves nothing for good."""
+    """A driver that dies while it uploads a large record leaves nothing permanently."""
     store.stage("out/_commitlog/00000000000000000001.json", b"{}")
     assert output.recover(older_than=100).uploads == 0
     assert output.recover(older_than=0).uploads == 1
@@ -732,7 +730,7 @@ def test_an_upload_of_a_large_record_is_dropped_once_it_is_old(
     ("content", "error"), [(b"{", CorruptRecord), (b'{"format": 99}', FormatTooNew)]
 )
 @pytest.mark.parametrize("name", ["00000000000000000002", "pending/{attempt}"])
-def test_an_illegible_record_stops_everybody(
+def test_an_unreadable_record_stops_all_operations(
     output: Output,
     store: MemoryStore,
     clock: ManualClock,
@@ -740,7 +738,7 @@ def test_an_illegible_record_stops_everybody(
     content: bytes,
     error: type[Exception],
 ) -> None:
-    """Corrupt records, and those of a newer format, are never taken for missing ones."""
+    """Corrupt records, and records of a newer format, are never taken for missing ones."""
     output.commit(output.begin("first"), ())
     job = output.begin("daily")
     files = stage_some(output, job)
@@ -753,7 +751,7 @@ def test_an_illegible_record_stops_everybody(
 
 
 def test_a_newer_success_file_is_not_overwritten(output: Output, store: MemoryStore) -> None:
-    """What a newer library wrote is left alone."""
+    """A file of a newer library is left alone."""
     store.put("out/_SUCCESS", b'{"format": 99}')
     with pytest.raises(FormatTooNew):
         output.recover(older_than=0)
@@ -761,7 +759,7 @@ def test_a_newer_success_file_is_not_overwritten(output: Output, store: MemorySt
         output.snapshot()
 
 
-def test_a_job_whose_log_is_gone_is_not_found(output: Output) -> None:
-    """A snapshot of a version that the log does not reach is refused."""
+def test_a_missing_version_is_not_found(output: Output) -> None:
+    """A snapshot of a version that the log does not have is refused."""
     with pytest.raises(NotFound, match="no version 3"):
         output.snapshot(3)

@@ -1,4 +1,4 @@
-"""Jobs of very many files, and logs of very many jobs: what is read and written stays in proportion."""
+"""Jobs of many files, and logs of many jobs: the cost of reads and writes stays in proportion."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ MANIFESTS = "out/_commitlog/manifests/"
 RECORDS = "out/_commitlog/" + 19 * "0"
 
 
-def told(job: Job, count: int) -> Iterator[StagedFile]:
-    """Yield what tasks tell of files that only the log shows, without storing any."""
+def logged_files(job: Job, count: int) -> Iterator[StagedFile]:
+    """Yield the staged files of tasks whose files only the log shows, without storing any."""
     for n in range(count):
         path = f"out/_commitlog/data/{job.file_name(n)}"
         staged = Staged(path=path, upload_id=f"u{n}", size=n, nonce=f"n{n}")
@@ -50,12 +50,12 @@ def commit_empty(output: Output, count: int) -> None:
 
 
 def test_a_job_of_many_files_has_a_small_record() -> None:
-    """The list goes to manifests, compressed; record, log and snapshot tell the same as without."""
+    """The list of files is in compressed manifests; record, log and snapshot have the same contents."""
     store = MemoryStore()
     output = open_output(store)
     job = output.begin("big", visibility="logged")
     count = 2 * MANIFEST_FILES + 1
-    record = output.commit(job, told(job, count))
+    record = output.commit(job, logged_files(job, count))
     assert (record.file_count, record.rows, record.files) == (count, count, ())
     assert [manifest.files for manifest in record.manifests] == [MANIFEST_FILES, MANIFEST_FILES, 1]
     assert record.bytes == sum(range(count))
@@ -67,8 +67,8 @@ def test_a_job_of_many_files_has_a_small_record() -> None:
     assert snapshot.files[7].stats == {"a": (7, 8, 0)}
 
 
-def test_manifests_tell_recovery_what_to_publish() -> None:
-    """A driver with many files that died after the commit point is finished from its manifests."""
+def test_recovery_publishes_the_files_of_manifests() -> None:
+    """A driver with many files died after the commit point; its job is completed from its manifests."""
     store = MemoryStore()
     output = open_output(store)
     job = output.begin("big")
@@ -92,11 +92,11 @@ def test_another_list_for_the_same_attempt_is_refused() -> None:
     """The manifests of an attempt are written once."""
     output = open_output(MemoryStore())
     job = output.begin("big", visibility="logged")
-    output.commit(job, told(job, INLINE_FILES + 1))
+    output.commit(job, logged_files(job, INLINE_FILES + 1))
     with pytest.raises(ConfigurationError, match="other files"):
-        output.commit(job, told(job, INLINE_FILES + 2))
+        output.commit(job, logged_files(job, INLINE_FILES + 2))
     with pytest.raises(ConfigurationError, match="other files"):
-        output.commit(job, told(job, 1))
+        output.commit(job, logged_files(job, 1))
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_another_list_for_the_same_attempt_is_refused() -> None:
 def test_a_damaged_manifest_is_never_taken_for_a_shorter_list(
     damage: Callable[[bytes], bytes], error: type[Exception]
 ) -> None:
-    """A manifest that is not as its record says is corrupt."""
+    """A manifest that differs from its record's checksum is corrupt."""
     store = MemoryStore()
     output = open_output(store)
     job = output.begin("big", visibility="logged")
-    record = output.commit(job, told(job, INLINE_FILES + 1))
+    record = output.commit(job, logged_files(job, INLINE_FILES + 1))
     (manifest,) = list(store.list(MANIFESTS))
     store.put(manifest.path, damage(store.get(manifest.path).data))
     with pytest.raises(error):
@@ -123,8 +123,8 @@ def test_a_damaged_manifest_is_never_taken_for_a_shorter_list(
         open_output(store).snapshot()
 
 
-def test_aborted_jobs_leave_no_manifests() -> None:
-    """Recovery of a job that prepared its commit and died removes its lists too."""
+def test_recovery_removes_the_manifests_of_an_aborted_job() -> None:
+    """The job had prepared its commit, and then died."""
     store = MemoryStore()
     output = open_output(store)
     job = output.begin("big")
@@ -138,8 +138,8 @@ def test_aborted_jobs_leave_no_manifests() -> None:
 # -- many jobs ---------------------------------------------------------------------------------------
 
 
-def test_beginning_and_reading_take_as_many_requests_however_long_the_log_is() -> None:
-    """With checkpoints, neither reads the log from its start."""
+def test_the_number_of_requests_does_not_grow_with_the_log() -> None:
+    """With checkpoints, neither beginning nor reading reads the log from its start."""
     costs = []
     for jobs in (3 * INTERVAL + 5, 30 * INTERVAL + 5):
         recorder = RequestRecorder()
@@ -154,8 +154,8 @@ def test_beginning_and_reading_take_as_many_requests_however_long_the_log_is() -
     assert costs[0].store_gets < 4 * INTERVAL
 
 
-def test_a_job_is_recognised_however_long_ago_it_was_committed() -> None:
-    """Checkpoints know all jobs under ids of the caller's."""
+def test_a_job_is_recognised_at_any_age() -> None:
+    """Checkpoints have all jobs that have ids of the caller."""
     output = open_output(MemoryStore())
     commit_empty(output, 5 * INTERVAL)
     with pytest.raises(JobAlreadyCommitted) as error:
@@ -164,10 +164,10 @@ def test_a_job_is_recognised_however_long_ago_it_was_committed() -> None:
 
 
 @pytest.mark.parametrize(("landmark", "kept"), [(LANDMARK, [5, 6]), (2 * INTERVAL, [2, 4, 5, 6])])
-def test_old_checkpoints_are_removed_but_landmarks(
+def test_old_checkpoints_except_landmarks_are_removed(
     monkeypatch: pytest.MonkeyPatch, landmark: int, kept: list[int]
 ) -> None:
-    """The last two stay, and those at round numbers, for readers of the past."""
+    """The last two stay, and those at round numbers, for readers of past versions."""
     monkeypatch.setattr("commitlog.outputs.checkpoints.LANDMARK", landmark)
     store = MemoryStore()
     output = open_output(store)
@@ -183,10 +183,8 @@ def test_old_checkpoints_are_removed_but_landmarks(
     [b"", b"{}", gzip.compress(b"[]"), gzip.compress(b'{"format": 9}')],
     ids=["empty", "not compressed", "no header", "newer"],
 )
-def test_a_checkpoint_that_cannot_be_read_is_passed_over(
-    data: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What is derived from the log is read from the log instead, with a warning."""
+def test_an_unreadable_checkpoint_is_skipped(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """The state is read from the log instead, with a warning."""
     store = MemoryStore()
     output = open_output(store)
     commit_empty(output, 2 * INTERVAL)
@@ -196,8 +194,8 @@ def test_a_checkpoint_that_cannot_be_read_is_passed_over(
     assert "passed over" in caplog.text
 
 
-def test_a_checkpoint_adds_up_to_what_the_log_does() -> None:
-    """The state at a checkpoint is that of its records, replaced files and batches included."""
+def test_a_checkpoint_has_the_state_of_the_log() -> None:
+    """The state at a checkpoint is that of its records, including replaced files and batches."""
     store = MemoryStore()
     output = open_output(store)
     for n in range(INTERVAL):
@@ -213,11 +211,11 @@ def test_a_checkpoint_adds_up_to_what_the_log_does() -> None:
 
 
 def test_a_newer_manifest_is_refused_as_newer() -> None:
-    """A list of a newer format, with the right checksum, asks for a newer library."""
+    """A list of a newer format with the right checksum needs a newer library."""
     store = MemoryStore()
     output = open_output(store)
     job = output.begin("big", visibility="logged")
-    record = output.commit(job, told(job, INLINE_FILES + 1))
+    record = output.commit(job, logged_files(job, INLINE_FILES + 1))
     (manifest,) = record.manifests
     data = gzip.compress(b'{"format": 99, "kind": "manifest"}')
     store.put(MANIFESTS + manifest.name, data)
@@ -226,11 +224,11 @@ def test_a_newer_manifest_is_refused_as_newer() -> None:
         list(output._log.manifests.read(newer))
 
 
-# -- many jobs at once -------------------------------------------------------------------------------
+# -- concurrent jobs ---------------------------------------------------------------------------------
 
 
-def test_who_loses_numbers_of_the_log_pauses_longer_each_time_until_it_has_one() -> None:
-    """Each of three others comes first by a moment; what they wrote is looked at, and nothing twice."""
+def test_a_driver_that_loses_numbers_of_the_log_backs_off() -> None:
+    """Three others take a number just before it; it reads their records, and no record twice."""
     store = MemoryStore()
     quick = open_output(store)
     others = iter(range(3))

@@ -1,4 +1,4 @@
-"""Following an output by its log: each file once, whatever limits, restarts and other jobs there are."""
+"""Following an output by its log: each file once, despite limits, restarts and other jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORD = "out/_commitlog/{:020d}.json"
 
 
 class Reading(HookedStore):
-    """A store that counts by kind of object what is read of it, listed and changed."""
+    """A store that counts reads, listings and changes by kind of object."""
 
     def __init__(self, inner: MemoryStore) -> None:
         self.requests: Counter[str] = Counter()
@@ -52,8 +52,8 @@ class Reading(HookedStore):
         self.requests["list"] += 1
         return super().list_page(prefix, **options)
 
-    def told(self) -> dict[str, int]:
-        """Return the requests since this was asked last."""
+    def take_requests(self) -> dict[str, int]:
+        """Return the requests since the last call."""
         told = dict(self.requests)
         self.requests.clear()
         return told
@@ -71,13 +71,13 @@ def append(output: Output, job_id: str, count: int = 1, **options: Any) -> list[
 
 
 def files(tail: Tail, start: Position, end: Position) -> list[str]:
-    """Return the paths of what lies between two positions."""
+    """Return the paths of the files between two positions."""
     return [file.path for added in tail.added(start, end) for file in added.files]
 
 
 @frozen
 class Followed:
-    """What a tail took, batch by batch."""
+    """The files that a tail took, batch by batch."""
 
     batches: list[tuple[Position, Position]] = field(factory=list)
     paths: list[str] = field(factory=list)
@@ -97,11 +97,11 @@ class Followed:
         return self.batches[-1][1]
 
 
-# -- where to begin ----------------------------------------------------------------------------------
+# -- start positions ---------------------------------------------------------------------------------
 
 
-def test_all_is_the_snapshot_and_then_what_is_added() -> None:
-    """The files of the last version come first, in order of commit, then each commit's, once."""
+def test_all_yields_the_snapshot_and_then_new_files() -> None:
+    """The files of the last version come first, in the order of commits, then those of each commit."""
     output = open_output(MemoryStore())
     first = append(output, "a", 2) + append(output, "b", 1)
     tail = output.tail()
@@ -116,8 +116,8 @@ def test_all_is_the_snapshot_and_then_what_is_added() -> None:
     assert Followed.of(tail, followed.end).paths == third
 
 
-def test_the_snapshot_has_no_file_that_was_replaced_before() -> None:
-    """Who begins with the last version gets its rows, not those of versions before."""
+def test_the_snapshot_has_no_replaced_file() -> None:
+    """A tail from the last version yields its rows, and not those of earlier versions."""
     output = open_output(MemoryStore())
     append(output, "a", 2)
     kept = append(output, "b", 2, mode="overwrite")
@@ -125,8 +125,8 @@ def test_the_snapshot_has_no_file_that_was_replaced_before() -> None:
     assert Followed.of(tail, tail.start("all")).paths == kept
 
 
-def test_latest_is_what_is_added_from_now_on() -> None:
-    """What is there already is not read."""
+def test_latest_yields_only_new_files() -> None:
+    """Existing files are not read."""
     output = open_output(MemoryStore())
     append(output, "a")
     tail = output.tail()
@@ -135,8 +135,8 @@ def test_latest_is_what_is_added_from_now_on() -> None:
     assert Followed.of(tail, start).paths == new
 
 
-def test_a_version_is_what_was_added_after_it() -> None:
-    """From 0 on, everything that was ever added; from a version that is not there, an error."""
+def test_a_version_yields_the_files_added_after_it() -> None:
+    """Version 0 yields all files that were ever added; a version that does not exist is an error."""
     output = open_output(MemoryStore())
     paths = append(output, "a") + append(output, "b", 2) + append(output, "c")
     tail = output.tail()
@@ -147,8 +147,8 @@ def test_a_version_is_what_was_added_after_it() -> None:
 
 
 @pytest.mark.parametrize("at", ["all", "latest", 0])
-def test_an_output_may_be_followed_before_it_is_there(at: Any) -> None:
-    """Whatever comes is new then."""
+def test_an_output_may_be_followed_before_it_exists(at: Any) -> None:
+    """All its files are new then."""
     output = open_output(MemoryStore())
     tail = output.tail()
     start = tail.start(at)
@@ -159,8 +159,8 @@ def test_an_output_may_be_followed_before_it_is_there(at: Any) -> None:
     assert Followed.of(tail, start).paths == paths
 
 
-def test_an_end_that_was_set_is_not_gone_beyond() -> None:
-    """With ``until``, what comes later is not there, neither for the snapshot nor for a batch."""
+def test_until_bounds_a_tail() -> None:
+    """Later versions are in neither the snapshot nor a batch."""
     output = open_output(MemoryStore())
     paths = append(output, "a") + append(output, "b")
     tail = output.tail()
@@ -179,7 +179,7 @@ def test_an_end_that_was_set_is_not_gone_beyond() -> None:
 
 
 @pytest.mark.parametrize("at", ["all", 0])
-def test_batches_have_a_number_of_files_at_most(at: Any) -> None:
+def test_batches_have_a_maximum_number_of_files(at: Any) -> None:
     """A version may be spread over batches, and a batch over versions."""
     output = open_output(MemoryStore())
     paths = append(output, "a", 5) + append(output, "b", 1) + append(output, "c", 2)
@@ -189,8 +189,8 @@ def test_batches_have_a_number_of_files_at_most(at: Any) -> None:
     assert [len(files(tail, *batch)) for batch in followed.batches] == [3, 3, 2]
 
 
-def test_batches_have_a_number_of_bytes_at_most() -> None:
-    """But one file at least, however large it is."""
+def test_batches_have_a_maximum_number_of_bytes() -> None:
+    """A batch has at least one file, even if that file is larger."""
     output = open_output(MemoryStore())
     job = output.begin("a")
     staged = [
@@ -207,7 +207,7 @@ def test_batches_have_a_number_of_bytes_at_most() -> None:
 
 
 def test_a_batch_is_the_same_in_another_process() -> None:
-    """Positions are stored as JSON, and give the same files whatever was committed meanwhile."""
+    """Positions are stored as JSON, and give the same files after later commits."""
     store = MemoryStore()
     output = open_output(store)
     append(output, "a", 3)
@@ -225,42 +225,42 @@ def test_a_batch_is_the_same_in_another_process() -> None:
         assert {added.schema for added in again} <= {None, "x"}
 
 
-def told(job: Job, count: int) -> Iterator[StagedFile]:
-    """Yield what tasks tell of files that only the log shows, without storing any."""
+def logged_files(job: Job, count: int) -> Iterator[StagedFile]:
+    """Yield the staged files of tasks whose files only the log shows, without storing any."""
     for n in range(count):
         path = f"out/_commitlog/data/{job.file_name(n)}"
         yield StagedFile(staged=Staged(path=path, upload_id=f"u{n}", size=1, nonce=f"n{n}"), rows=1)
 
 
-def test_of_a_very_long_list_only_what_a_batch_needs_is_read() -> None:
-    """Lists of ten thousand files are read one at a time, each once, and not at all if all is taken."""
+def test_a_batch_reads_only_the_lists_that_it_needs() -> None:
+    """Lists of ten thousand files are read singly, once each, and not if the whole job is taken."""
     store = Reading(MemoryStore())
     output = open_output(store)
     job = output.begin("big", visibility="logged")
-    record = output.commit(job, told(job, 2 * MANIFEST_FILES + 5))
+    record = output.commit(job, logged_files(job, 2 * MANIFEST_FILES + 5))
     paths = [file.path for file in output.files(record)]
     tail = output.tail()
     start = tail.start(0)
-    store.told()
+    store.take_requests()
     assert tail.advance(start).version == 1
-    assert "get manifests" not in store.told()
+    assert "get manifests" not in store.take_requests()
     end = tail.advance(start, max_files=MANIFEST_FILES + 10)
-    assert store.told()["get manifests"] == 1
+    assert store.take_requests()["get manifests"] == 1
     assert files(tail, start, end) == paths[: MANIFEST_FILES + 10]
-    store.told()
+    store.take_requests()
     rest = tail.advance(end, max_files=100)
     assert files(tail, end, rest) == paths[MANIFEST_FILES + 10 :][:100]
-    assert "get manifests" not in store.told()
+    assert "get manifests" not in store.take_requests()
     followed = Followed.of(tail, rest, max_files=MANIFEST_FILES)
     assert followed.paths == paths[MANIFEST_FILES + 110 :]
     assert len(followed.batches) == 1
 
 
-# -- what adds nothing, and what removes -------------------------------------------------------------
+# -- commits without new rows, and commits that remove rows ------------------------------------------
 
 
 def compact(output: Output, job_id: str = "compact") -> list[str]:
-    """Write the rows of all files anew; return the new files' paths."""
+    """Rewrite the rows of all files; return the paths of the new files."""
     replaced = output.snapshot().files
     job = output.begin(job_id, mode="rewrite", replaces=[file.path for file in replaced])
     rows = sum(file.rows or 0 for file in replaced)
@@ -268,7 +268,7 @@ def compact(output: Output, job_id: str = "compact") -> list[str]:
     return [file.path for file in output.commit(job, [file]).files]
 
 
-def test_what_adds_no_rows_is_passed_over() -> None:
+def test_records_without_new_rows_are_skipped() -> None:
     """Compaction, aborts and expiries give no batch; the next files do."""
     clock = ManualClock()
     output = open_output(MemoryStore(clock=clock), clock)
@@ -308,8 +308,8 @@ REMOVING = [overwrite, overwrite_partitions, overwrite_files]
 
 
 @pytest.mark.parametrize("remove", REMOVING)
-def test_a_commit_that_removes_rows_ends_it(remove: Callable[[Output], list[str]]) -> None:
-    """What came before it is read first; then the error names version and job."""
+def test_a_commit_that_removes_rows_ends_a_tail(remove: Callable[[Output], list[str]]) -> None:
+    """Earlier files are read first; then the error has the version and the job."""
     output = open_output(MemoryStore())
     tail = output.tail()
     start = tail.start("latest")
@@ -324,8 +324,8 @@ def test_a_commit_that_removes_rows_ends_it(remove: Callable[[Output], list[str]
 
 
 @pytest.mark.parametrize("remove", REMOVING)
-def test_a_commit_that_removes_rows_may_be_passed_over(remove: Callable[[Output], list[str]]) -> None:
-    """With what it adds."""
+def test_a_commit_that_removes_rows_can_be_skipped(remove: Callable[[Output], list[str]]) -> None:
+    """The files that it adds are skipped, too."""
     output = open_output(MemoryStore())
     tail = output.tail(on_rewrite="skip")
     start = tail.start("latest")
@@ -336,10 +336,10 @@ def test_a_commit_that_removes_rows_may_be_passed_over(remove: Callable[[Output]
 
 
 @pytest.mark.parametrize("remove", REMOVING)
-def test_of_a_commit_that_removes_rows_may_be_read_what_it_adds(
+def test_the_files_of_a_commit_that_removes_rows_can_be_read(
     remove: Callable[[Output], list[str]],
 ) -> None:
-    """Beside what was read before."""
+    """They come in addition to the files that were read before."""
     output = open_output(MemoryStore())
     tail = output.tail(on_rewrite="added")
     start = tail.start("latest")
@@ -349,8 +349,8 @@ def test_of_a_commit_that_removes_rows_may_be_read_what_it_adds(
     assert Followed.of(tail, start).paths == first + second + last
 
 
-def test_overwriting_nothing_is_adding() -> None:
-    """The first job of an output, or of a partition, removes nothing, whatever its mode is."""
+def test_an_overwrite_of_nothing_is_an_append() -> None:
+    """The first job of an output, or of a partition, removes nothing in any mode."""
     output = open_output(MemoryStore())
     tail = output.tail()
     paths = append(output, "a", 1, mode="overwrite")
@@ -365,8 +365,8 @@ def test_overwriting_nothing_is_adding() -> None:
     assert [files(tail, *batch) for batch in followed.batches] == [paths[:2], paths[2:]]
 
 
-def test_rows_are_removed_that_came_after_the_last_overwriting_commit() -> None:
-    """What is there is followed from one such commit to the next."""
+def test_rows_added_after_the_last_overwrite_can_be_removed() -> None:
+    """The existing files are tracked from one overwrite to the next."""
     output = open_output(MemoryStore())
     tail = output.tail()
     for mode in ("overwrite-partitions", "append", "overwrite-partitions"):
@@ -380,8 +380,8 @@ def test_rows_are_removed_that_came_after_the_last_overwriting_commit() -> None:
         tail.advance(end)
 
 
-def test_a_batch_is_dealt_with_as_it_was_planned() -> None:
-    """The choice is part of the position, so that a batch that is run again has the same files."""
+def test_a_batch_keeps_its_choice_of_on_rewrite() -> None:
+    """The choice is part of the position, so that a repeated batch has the same files."""
     store = MemoryStore()
     output = open_output(store)
     tail = output.tail(on_rewrite="skip")
@@ -398,7 +398,7 @@ def test_a_batch_is_dealt_with_as_it_was_planned() -> None:
 
 
 class Dead(HookedStore):
-    """A store to which nothing is published, as if each driver died after its commit point."""
+    """A store in which publishing fails, as if each driver died after its commit point."""
 
     dead = True
 
@@ -409,7 +409,7 @@ class Dead(HookedStore):
 
 
 def unpublished(store: Dead) -> Output:
-    """Return an output with a version that is published, and one that is not."""
+    """Return an output with a published version and an unpublished one."""
     output = open_output(store)
     store.dead = False
     append(output, "a")
@@ -419,8 +419,8 @@ def unpublished(store: Dead) -> Output:
     return output
 
 
-def test_what_a_dead_driver_left_is_published() -> None:
-    """All files are visible when a batch has them."""
+def test_the_job_of_a_dead_driver_is_published() -> None:
+    """All files of a batch are visible."""
     store = Dead(MemoryStore())
     output = unpublished(store)
     tail = output.tail()
@@ -434,8 +434,8 @@ def test_what_a_dead_driver_left_is_published() -> None:
     assert output.snapshot(roll_forward=False).version == 2
 
 
-def test_without_rolling_forward_it_is_waited_for() -> None:
-    """Who may not write takes only what is known to be complete."""
+def test_without_roll_forward_a_tail_waits() -> None:
+    """A reader that may not write takes only versions that are known to be complete."""
     store = Dead(MemoryStore())
     output = unpublished(store)
     tail = output.tail(roll_forward=False)
@@ -448,11 +448,11 @@ def test_without_rolling_forward_it_is_waited_for() -> None:
     assert len(files(tail, start, tail.advance(start))) == 2
 
 
-# -- what a checkpoint and a log may disagree about --------------------------------------------------
+# -- differences between a checkpoint and a log ------------------------------------------------------
 
 
 def remake(store: MemoryStore, jobs: int) -> Output:
-    """Remove the output, and make another one of so many jobs."""
+    """Remove the output, and make another one with this number of jobs."""
     for info in list(store.list("out/")):
         store.delete(info.path)
     output = open_output(store)
@@ -463,8 +463,8 @@ def remake(store: MemoryStore, jobs: int) -> Output:
 
 @pytest.mark.parametrize("jobs", [0, 1, 2, 4])
 @pytest.mark.parametrize("limit", [None, 1, 5])
-def test_an_output_that_was_made_anew_is_noticed(jobs: int, limit: int | None) -> None:
-    """Neither a restart, nor a batch that is run again, takes it for the one that was followed."""
+def test_an_output_that_was_created_again_is_noticed(jobs: int, limit: int | None) -> None:
+    """Neither a restart nor a repeated batch takes it for the output that was followed."""
     store = MemoryStore()
     output = open_output(store)
     append(output, "a", 3)
@@ -482,8 +482,8 @@ def test_an_output_that_was_made_anew_is_noticed(jobs: int, limit: int | None) -
             tail.advance(end)
 
 
-def test_a_snapshot_of_an_output_that_was_made_anew_is_noticed() -> None:
-    """Its files are another output's, or there is no such version."""
+def test_a_snapshot_of_an_output_created_again_is_noticed() -> None:
+    """Its files belong to another output, or the version does not exist."""
     store = MemoryStore()
     output = open_output(store)
     append(output, "a", 3)
@@ -498,7 +498,7 @@ def test_a_snapshot_of_an_output_that_was_made_anew_is_noticed() -> None:
                 list(other.added(start, end)) if call == "added" else other.advance(end)
 
 
-def test_records_that_were_lost_are_no_end() -> None:
+def test_lost_records_are_not_the_end_of_the_log() -> None:
     """A gap before a version that is known to be complete is an error."""
     store = MemoryStore()
     output = open_output(store)
@@ -512,8 +512,8 @@ def test_records_that_were_lost_are_no_end() -> None:
         tail.start("all")
 
 
-def test_a_last_record_that_was_lost_is_no_end() -> None:
-    """The version that is known to be complete is itself looked for."""
+def test_a_lost_last_record_is_not_the_end_of_the_log() -> None:
+    """The version that is known to be complete must have a record."""
     store = MemoryStore()
     output = open_output(store)
     for job in "ab":
@@ -536,7 +536,7 @@ def test_a_last_record_that_was_lost_is_no_end() -> None:
     ],
 )
 def test_a_position_is_checked(given: dict[str, Any], error: type[Exception]) -> None:
-    """What is no position is not taken for one."""
+    """Other values are refused."""
     with pytest.raises(error):
         Position.from_json(given)
 
@@ -547,18 +547,18 @@ def test_a_position_is_checked(given: dict[str, Any], error: type[Exception]) ->
         st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers()),
     )
 )
-def test_whatever_is_in_a_checkpoint_is_a_position_or_one_of_our_errors(value: dict[str, Any]) -> None:
-    """Nothing else comes of reading it."""
+def test_any_stored_value_is_a_position_or_an_error(value: dict[str, Any]) -> None:
+    """The error is `CorruptRecord` or `FormatTooNew`."""
     with contextlib.suppress(CorruptRecord, FormatTooNew):
         assert Position.from_json(value).to_json() == value
 
 
-# -- what it costs -----------------------------------------------------------------------------------
+# -- costs -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("before", [3, 3 * INTERVAL, 30 * INTERVAL])
-def test_a_batch_costs_a_request_for_each_new_record_and_a_few_more(before: int) -> None:
-    """However long the log is, nothing is listed, and no record is read twice but the last one."""
+def test_a_batch_costs_one_request_per_new_record(before: int) -> None:
+    """In a log of any length nothing is listed, and only the last record is read twice."""
     store = Reading(MemoryStore())
     output = open_output(store)
     for n in range(before):
@@ -566,19 +566,19 @@ def test_a_batch_costs_a_request_for_each_new_record_and_a_few_more(before: int)
     tail = output.tail()
     start = tail.start("latest")
     tail.advance(start)
-    store.told()
+    store.take_requests()
     assert tail.advance(start) == start
-    assert store.told() == {"get out": 1, "get record": 1}
+    assert store.take_requests() == {"get out": 1, "get record": 1}
     new = [path for n in range(5) for path in append(output, f"new-{n}", 2)]
-    store.told()
+    store.take_requests()
     end = tail.advance(start)
     assert files(tail, start, end) == new
-    # The five, the one that is not there yet, and the last one of the batch before.
-    assert store.told() == {"get out": 1, "get record": 7}
+    # The five new ones, the missing next one, and the last one of the batch before.
+    assert store.take_requests() == {"get out": 1, "get record": 7}
 
 
-def test_commits_that_overwrite_cost_as_little() -> None:
-    """What is there before the first of them is looked up once, and followed from then on."""
+def test_overwriting_commits_cost_the_same() -> None:
+    """The files before the first of them are read once, and tracked from then on."""
     costs = []
     for count in (10, 20):
         store = Reading(MemoryStore())
@@ -590,32 +590,32 @@ def test_commits_that_overwrite_cost_as_little() -> None:
             )
         tail = output.tail()
         start = tail.start(0)
-        store.told()
+        store.take_requests()
         assert len(files(tail, start, tail.advance(start))) == count
-        told = store.told()
+        told = store.take_requests()
         costs.append(told["get record"])
         assert told["list"] == 1
     assert costs[1] - costs[0] == 10
 
 
 def test_a_snapshot_is_read_once() -> None:
-    """Its further batches cost as little as others, and a new one is another one."""
+    """Its further batches cost the same as others, and a new tail reads a new snapshot."""
     store = Reading(MemoryStore())
     output = open_output(store)
     first = append(output, "a", 4)
     tail = output.tail()
     start = tail.start("all")
     middle = tail.advance(start, max_files=2)
-    store.told()
+    store.take_requests()
     assert files(tail, middle, tail.advance(middle, max_files=1)) == first[2:3]
-    assert store.told() == {"get out": 1, "get record": 1}
+    assert store.take_requests() == {"get out": 1, "get record": 1}
     second = append(output, "b")
     again = tail.start("all")
     assert (again.version, Followed.of(tail, again).paths) == (2, first + second)
 
 
-def test_what_is_done_with_is_forgotten() -> None:
-    """A query that runs for long keeps nothing of what it has read."""
+def test_a_tail_forgets_files_that_were_taken() -> None:
+    """A long query keeps nothing that it has read."""
     output = open_output(MemoryStore())
     for n in range(5):
         append(output, f"a-{n}", 1, mode="overwrite-partitions")
@@ -627,23 +627,23 @@ def test_what_is_done_with_is_forgotten() -> None:
     assert (tail._snapshot, tail._additions, tail._removing) == (None, {}, {})
 
 
-def test_the_last_version_that_is_known_of_costs_nothing() -> None:
-    """It is told by what was read, the log or the note of how far all is visible."""
+def test_the_last_known_version_costs_no_request() -> None:
+    """It is known from the log that was read, or from `_SUCCESS`."""
     store = Reading(MemoryStore())
     output = open_output(store)
     for n in range(3):
         append(output, f"a-{n}")
     tail = output.tail()
     tail.advance(tail.start(0), max_files=1)
-    store.told()
-    assert (tail.seen, store.told()) == (3, {})
+    store.take_requests()
+    assert (tail.seen, store.take_requests()) == (3, {})
     store.delete("out/_SUCCESS")
     tail = output.tail()
     tail.advance(tail.start(0), max_files=2)
     assert tail.seen == 3
 
 
-# -- against a model ---------------------------------------------------------------------------------
+# -- comparison with a model -------------------------------------------------------------------------
 
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.integers(0, 4)),
@@ -663,8 +663,10 @@ STEPS = st.one_of(
 def test_each_file_is_taken_once_in_the_order_of_the_log(
     steps: list[tuple[str, int]], at: Any, before: int, on_rewrite: Any
 ) -> None:
-    """Whatever jobs and restarts there are between batches of whatever size, what is taken are the files
-    that commits added, in their order; and every batch can be had again."""
+    """The taken files are those that commits added, in their order, and each batch can be read again.
+
+    This holds for any jobs and restarts between batches of any size.
+    """
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     output = open_output(store, clock)
@@ -717,8 +719,8 @@ def test_each_file_is_taken_once_in_the_order_of_the_log(
         assert files(fresh, start, end) == paths
 
 
-def test_files_keep_what_readers_want_to_know() -> None:
-    """Sizes, rows and partitions are those of the commit."""
+def test_files_keep_their_size_rows_and_partition() -> None:
+    """These are the values of the commit."""
     output = open_output(MemoryStore())
     append(output, "a", 2, schema="x")
     tail = output.tail()
