@@ -1,4 +1,4 @@
-"""Recovery and publishing: which attempts are dead, what is left alone, and what cannot be completed."""
+"""Recovery and publishing: which attempts are dead, what stays, and jobs that cannot be completed."""
 
 from __future__ import annotations
 
