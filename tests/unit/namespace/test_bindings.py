@@ -1072,7 +1072,7 @@ def test_files_imported_into_a_bound_directory_stay_after_unbind(
     place.forget()
     done = place.lake.maintenance.import_objects("raw/", "b")
     assert (done.files, done.known, done.refused) == (251, 0, ())
-    assert place.wire.requests["transact"] == 5  # of a; the directory; 99, 99 and 52 in it
+    assert place.wire.requests["transact"] == 5  # "a"; the directory; 99, 99 and 52 files in it
     assert place.wire.requests["get"] < 20 and place.store.asked.total() < 20
     assert place.lake.maintenance.import_objects("raw/", "b").known == 251
     assert len(place.rows()) == 1 + 1 + 251
@@ -1089,7 +1089,7 @@ def test_an_import_is_refused_where_a_bound_directory_has_an_entry(quick: Place)
     assert quick.see() == ["a", "n/", "n/x", "o"] and quick.lake.read("b/a") == b"raw/a"
 
 
-# -- clients that may only read ----------------------------------------------------------------------
+# -- read-only clients --------------------------------------------------------------------------------
 
 
 @every_age
@@ -1141,7 +1141,7 @@ def test_on_s3_and_dynamodb(ministack: Ministack) -> None:
 
     for path in ("raw/a", "raw/a-b", "raw/d/x", "raw/d/e/y"):
         store.put(path, path.encode())
-    for marker in ("raw/", "raw/d/", "raw/empty/"):  # as consoles leave them
+    for marker in ("raw/", "raw/d/", "raw/empty/"):  # consoles make such objects
         ministack.client("s3").put_object(Bucket=bucket, Key=f"lake/{marker}", Body=b"")
     lake.bindings.bind("raw/", "b")
     assert lake.stat("b/d").is_directory

@@ -320,7 +320,7 @@ def test_compaction_can_be_interrupted_at_any_request(how: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         whole = Requests().of((at := grown()).store, patch)
         at.lake.maintenance.compact_log()
-    assert whole.sent == 7  # a part, a base, three operations, the old base with its part
+    assert whole.sent == 7  # a part, a checkpoint, three operations, the old checkpoint with its part
     for number in range(whole.sent):
         with pytest.MonkeyPatch.context() as patch:
             Requests(wrong=number, how=how).of((at := grown()).store, patch)

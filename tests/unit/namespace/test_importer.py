@@ -145,7 +145,7 @@ def test_a_large_directory_takes_few_requests(place: Place) -> None:
     rest = place.lake.maintenance.import_objects(start_after=told[-1].last)
     assert (rest.files, rest.known) == (52, 0)
     assert len(place.paths()) == 250
-    # One of them makes the directory.
+    # One transaction makes the directory.
     assert place.wire.requests["transact"] == 4
     place.wire.requests.clear()
     assert place.lake.maintenance.import_objects().known == 250

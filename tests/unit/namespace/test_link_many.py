@@ -94,7 +94,7 @@ def test_many_files_take_several_transactions(lake: Namespace, transactions: lis
     paths = [f"d/{number}" for number in range(LINK_BATCH_SIZE)]
     for _ in range(2):
         lake.link_many(stored(lake, *paths), atomic=False)
-    assert len(transactions) == 2  # new, and replaced
+    assert len(transactions) == 2  # new files, and replaced files
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown, Unavailable])

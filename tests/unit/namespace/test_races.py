@@ -189,7 +189,7 @@ def _cycles(
 ) -> tuple[int, int]:
     """Return the number of moves that succeed, and the number of these that make a cycle.
 
-    Every move that makes sense in a tree as it was seen is tried on every tree as it may have become.
+    Each valid move in a tree as it was read is tried on every tree that it may have become.
     """
     through = cycles = 0
     now = [(tree, set(tree.items())) for tree in all_trees]
