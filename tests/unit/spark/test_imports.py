@@ -14,7 +14,7 @@ import commitlog.spark.ingest
 
 
 def test_objects_before_the_first_task_are_excluded_from_garbage_collection() -> None:
-    """Later objects are collected as usual."""
+    """Objects that are created later are collected as usual."""
     code = """
 import gc, weakref
 from commitlog.spark.tasks import freeze_gc
@@ -57,7 +57,7 @@ assert loaded() == {"orc", "text"}
 
 
 @pytest.mark.parametrize("package", [commitlog.spark, commitlog.spark.ingest, commitlog.spark.files])
-def test_all_that_is_named_is_there(package: ModuleType) -> None:
+def test_each_exported_name_exists(package: ModuleType) -> None:
     """A package has all names in ``__all__``, and raises the usual error for another name."""
     assert {name for name in package.__all__ if getattr(package, name) is not None} <= set(dir(package))
     with pytest.raises(AttributeError, match="nothing_of_this_name"):

@@ -20,7 +20,7 @@ SECRETS = {
 }
 
 
-def test_defaults() -> None:
+def test_a_url_needs_no_options() -> None:
     """A URL alone means append, Parquet with snappy, no partitions, any size and a new job id."""
     options = WriteOptions.parse({"path": "s3://bucket/out"})
     assert options == WriteOptions(
@@ -46,8 +46,8 @@ def test_defaults() -> None:
     )
 
 
-def test_names_lowered_and_with_underscores() -> None:
-    """Names of options may be in lower case, as from Spark, or have underscores."""
+def test_names_of_options_may_be_lower_case() -> None:
+    """Names of options may be in lower case, as Spark passes them, or have underscores."""
     options = WriteOptions.parse(
         {
             "path": "s3://bucket/out",
@@ -109,7 +109,7 @@ def test_options_of_the_table_go_to_the_table() -> None:
         ({"path": "ftp://x"}, "scheme must be"),
     ],
 )
-def test_refusals(given: dict[str, str], message: str) -> None:
+def test_wrong_options_are_refused(given: dict[str, str], message: str) -> None:
     """The error of a wrong option says which values are right."""
     with pytest.raises(ConfigurationError, match=message):
         WriteOptions.parse(given)
@@ -132,8 +132,8 @@ def test_credentials_in_urls_are_refused(given: dict[str, str], message: str) ->
     assert "HIDDEN" not in str(caught.value)
 
 
-def test_readers_finish_jobs_unless_they_are_not_to() -> None:
-    """With ``rollForward=false``, a reader does not write."""
+def test_roll_forward_false_reads_without_writing() -> None:
+    """With ``rollForward=false``, a reader does not write; by default it completes versions."""
     assert ReadOptions.parse({"path": "x"}).roll_forward
     assert not ReadOptions.parse({"path": "x", "rollforward": "false"}).roll_forward
 
@@ -144,13 +144,13 @@ def test_relative_paths_are_those_of_the_driver() -> None:
     assert ReadOptions.parse({"path": "file:///a%20b"}).url == "/a b"
 
 
-def test_reading_takes_no_options_of_writing() -> None:
-    """An option of writes is refused for reads, not ignored."""
+def test_options_of_writes_are_refused_for_reads() -> None:
+    """They are refused and not ignored."""
     with pytest.raises(ConfigurationError, match="unknown option 'jobid'"):
         ReadOptions.parse({"path": "s3://bucket/out", "jobid": "daily"})
 
 
-def test_credentials_travel_and_are_never_shown() -> None:
+def test_credentials_are_pickled_and_not_shown() -> None:
     """Pickled options keep the credentials; neither their repr nor an error shows them."""
     options = WriteOptions.parse({"path": "s3://bucket/out", **SECRETS})
     copy = pickle.loads(pickle.dumps(options))

@@ -1,4 +1,4 @@
-"""Columns as directories."""
+"""Columns that become directories."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_other_spellings_are_refused(text: str, kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), INSTANT])
-def test_years_that_have_no_spelling_are_refused(kind: pa.DataType) -> None:
+def test_years_of_five_digits_are_refused(kind: pa.DataType) -> None:
     """The error for a year of five digits names the column."""
     batch = pa.record_batch(
         [pa.array([2**31 - 1 if kind == pa.date32() else 2**62], kind), [1]], ["x", "y"]
@@ -151,7 +151,7 @@ def test_text_that_readers_take_for_null_is_refused(value: str) -> None:
         ([".hidden"], NotSupported, "ignore directories with a name like '.hidden'"),
     ],
 )
-def test_columns_that_cannot_be_directories(
+def test_wrong_partition_columns_are_refused(
     names: list[str], error: type[Exception], message: str
 ) -> None:
     """Wrong partition columns are refused before a task runs."""
@@ -162,7 +162,7 @@ def test_columns_that_cannot_be_directories(
         check_partitioning(schema, names)
 
 
-def test_values_that_do_not_fit_their_column() -> None:
+def test_a_record_that_contradicts_the_schema_is_corrupt() -> None:
     """A record that contradicts the schema raises CorruptRecord."""
     with pytest.raises(CorruptRecord, match="'abc' is no int16"):
         column_of({"n": "abc"}, pa.field("n", pa.int16()), 1)

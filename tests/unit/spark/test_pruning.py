@@ -144,10 +144,10 @@ def cases(draw: st.DrawFn) -> tuple[str, list[Any], list[Filter]]:
 
 
 @given(cases(), st.sampled_from(["parquet", "arrow"]), st.booleans())
-def test_no_file_is_left_out_that_has_a_row_of_the_answer(
+def test_a_file_with_a_matching_row_is_never_skipped(
     case: tuple[str, list[Any], list[Filter]], fmt: str, counted: bool
 ) -> None:
-    """For any values and filters, a file with a matching row is read."""
+    """This holds for any values and filters."""
     name, values, filters = case
     _, sink = write(OUTPUT_FORMATS[fmt], batch_of(name, values))
     file = file_of(sink.statistics["x"], rows=len(values) if counted else None)
@@ -156,10 +156,10 @@ def test_no_file_is_left_out_that_has_a_row_of_the_answer(
 
 
 @given(cases())
-def test_no_part_is_left_out_that_has_a_row_of_the_answer(
+def test_a_part_with_a_matching_row_is_never_skipped(
     case: tuple[str, list[Any], list[Filter]],
 ) -> None:
-    """A part of a file that has a matching row is read; here, each row is a part."""
+    """In this test, each row is a part of the file."""
     name, values, filters = case
     batch = batch_of(name, values)
     target = pa.BufferOutputStream()
@@ -177,7 +177,7 @@ def test_no_part_is_left_out_that_has_a_row_of_the_answer(
 
 
 @given(st.data())
-def test_a_partition_is_left_out_if_and_only_if_it_does_not_match(data: st.DataObject) -> None:
+def test_a_partition_is_skipped_if_and_only_if_it_does_not_match(data: st.DataObject) -> None:
     """Filters on a partition column are exact, because its value is known."""
     name = data.draw(st.sampled_from(PARTITIONED))
     value = data.draw(st.none() | VALUES[name][1].filter(lambda value: value != ""))
@@ -280,15 +280,15 @@ MARCH = dt.datetime(2013, 3, 10, 2, 30, tzinfo=dt.UTC)
         (t.ArrayType(t.LongType()), None, ds.EqualTo(X, [1]), True),
     ],
 )
-def test_what_bounds_tell(
+def test_a_file_is_skipped_by_its_bounds(
     kind: t.DataType, stats: ColumnStatistics | None, each: Filter, expected: bool
 ) -> None:
     """A file is skipped if its bounds exclude every row, and only then."""
     assert wants(file_of(stats), kind, each) is expected
 
 
-def test_filters_of_a_later_spark_are_left_to_it() -> None:
-    """An unknown filter skips nothing."""
+def test_unknown_filters_skip_nothing() -> None:
+    """A later Spark may have more filters, and applies them itself."""
 
     class Later(Filter):
         attribute = X
@@ -297,15 +297,15 @@ def test_filters_of_a_later_spark_are_left_to_it() -> None:
     assert wants(file_of((3, 7, 0)), t.LongType(), ds.Not(Later()))
 
 
-def test_a_record_that_contradicts_the_schema_is_reported() -> None:
-    """Corrupt statistics raise CorruptRecord, and skip no file."""
+def test_statistics_that_contradict_the_schema_are_corrupt() -> None:
+    """They raise CorruptRecord, and skip no file."""
     with pytest.raises(CorruptRecord):
         wants(file_of(("x", "y", 0)), t.LongType(), ds.EqualTo(X, 1))
     with pytest.raises(CorruptRecord):
         wants(file_of(partition={"x": "y"}), t.LongType(), ds.EqualTo(X, 1))
 
 
-def test_a_query_travels_to_the_tasks() -> None:
-    """Filters can be pickled, because tasks use them to skip row groups."""
+def test_filters_can_be_pickled() -> None:
+    """Tasks use them to skip row groups."""
     pruning = Pruning.of([ds.Not(ds.In(X, (1, 2)))], schema_of(t.LongType()))
     assert pickle.loads(pickle.dumps(pruning)).wants_part({"x": (1, 1, 0)}) is False

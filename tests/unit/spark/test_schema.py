@@ -34,20 +34,20 @@ def schema(**columns: t.DataType) -> t.StructType:
     ],
     ids=lambda kind: kind.simpleString(),
 )
-def test_types_that_not_all_readers_understand_are_refused(kind: t.DataType) -> None:
-    """An unknown type is refused at any depth, and the error names the column."""
+def test_unsupported_types_are_refused(kind: t.DataType) -> None:
+    """They are refused at any depth, and the error names the column."""
     with pytest.raises(NotSupported, match=r"column 'odd.* is of type .*cast it"):
         check_columns(schema(fine=t.LongType(), odd=kind))
 
 
 def test_names_that_differ_in_case_alone_are_refused() -> None:
-    """Two names that differ only in letter case are refused."""
+    """Some readers ignore letter case."""
     with pytest.raises(NotSupported, match="column 'A' occurs twice"):
         check_columns(schema(a=t.LongType(), A=t.LongType()))
 
 
 def test_rows_without_columns_are_refused() -> None:
-    """Rows without columns are refused: Parquet cannot count them."""
+    """Parquet cannot count such rows."""
     with pytest.raises(NotSupported, match="no column to write"):
         check_columns(schema())
 
@@ -63,21 +63,21 @@ def test_everything_in_an_output_may_be_null() -> None:
     assert field.type.field("x").type.item_type.value_field.nullable
 
 
-def test_schemas_come_back_as_they_were_stored() -> None:
-    """A schema is stored exactly, with the metadata of its columns."""
+def test_schemas_are_stored_exactly() -> None:
+    """The metadata of columns is stored too."""
     columns = t.StructType([t.StructField("a", t.DecimalType(38, 18), True, {"comment": "ü"})])
     assert load_schema(dump_schema(columns)) == columns
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"fields": [{"name": 1}]}', '{"fields": 3}'])
-def test_what_is_no_schema_is_a_corrupt_record(text: str) -> None:
+def test_an_invalid_schema_is_a_corrupt_record(text: str) -> None:
     """Text that is not a schema raises CorruptRecord."""
     with pytest.raises(CorruptRecord, match="not in Spark's notation"):
         load_schema(text)
 
 
-def test_batches_are_brought_into_the_schema_of_the_file() -> None:
-    """Columns are selected by name, in the order of the file, with instants in UTC."""
+def test_batches_are_converted_to_the_schema_of_the_file() -> None:
+    """Columns are selected by name, in the order of the file, with timestamps in UTC."""
     wanted = arrow_schema(nullable(schema(t=t.TimestampType(), a=t.StringType())))
     given = pa.record_batch(
         {

@@ -45,8 +45,8 @@ def staged(output: Output) -> list[str]:
     return sorted(info.path for info in output.store.list_staged())
 
 
-def test_of_two_attempts_at_a_task_the_winner_alone_is_published(output: Output) -> None:
-    """Two attempts stage the same names; only the winner's rows are visible, the other is dropped."""
+def test_only_the_winning_attempt_is_published(output: Output) -> None:
+    """Two attempts stage the same names. The winner's rows are visible, and the other's are dropped."""
     job = output.begin()
     with attempt(output, job) as winner, attempt(output, job) as loser:
         winner.write(rows("won"))
@@ -80,15 +80,15 @@ def test_a_file_for_each_partition(output: Output) -> None:
     assert output.commit(job, found).rows == 5
 
 
-def test_no_rows_no_file(output: Output) -> None:
-    """A task without rows stages nothing."""
+def test_a_task_without_rows_stages_nothing(output: Output) -> None:
+    """No file is begun before the first row."""
     with attempt(output, output.begin()) as files:
         files.write(rows())
         assert files.finish() == ()
     assert staged(output) == []
 
 
-def test_an_attempt_that_fails_drops_what_it_staged(output: Output) -> None:
+def test_an_attempt_that_fails_drops_its_uploads(output: Output) -> None:
     """An error while rows are written leaves no upload."""
     with attempt(output, output.begin(), partitionby="k") as files:
         files.write(rows("a", "b"))
@@ -98,10 +98,10 @@ def test_an_attempt_that_fails_drops_what_it_staged(output: Output) -> None:
     assert staged(output) == []
 
 
-def test_an_attempt_that_fails_as_a_file_begins_drops_it(
+def test_an_upload_whose_first_write_fails_is_dropped(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the first write to a file fails, its upload is dropped."""
+    """The failed attempt leaves no upload."""
     begin_stage = output.begin_stage
 
     def full(job: Job, name: str) -> StageWriter:
@@ -119,10 +119,10 @@ def test_an_attempt_that_fails_as_a_file_begins_drops_it(
     assert staged(output) == []
 
 
-def test_an_attempt_that_fails_in_the_end_drops_what_it_finished(
+def test_an_attempt_that_fails_at_the_end_drops_its_files(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a file cannot be completed, the complete ones are dropped as well."""
+    """If a file cannot be completed, the complete ones are dropped too."""
     begin_stage = output.begin_stage
 
     def second_fails(job: Job, name: str) -> StageWriter:
@@ -143,7 +143,7 @@ def test_an_attempt_that_fails_in_the_end_drops_what_it_finished(
     assert staged(output) == []
 
 
-def test_the_error_of_a_task_outlives_a_failing_clean_up(
+def test_a_failing_clean_up_does_not_hide_the_error(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An upload that cannot be dropped hides neither the error nor the other uploads."""
@@ -175,10 +175,10 @@ def test_the_error_of_a_task_outlives_a_failing_clean_up(
         write(None)
 
 
-def test_many_partitions_gather_no_more_than_one_would(
+def test_memory_does_not_grow_with_the_number_of_partitions(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The memory of a task does not grow with the number of its files."""
+    """The rows that a task buffers for many files are limited together."""
     monkeypatch.setattr(task_module, "GROUP_BYTES", 1000)
     gathered = []
     with attempt(output, output.begin(), partitionby="k") as files:
@@ -213,8 +213,8 @@ def contents(output: Output, job: Job, files: tuple[StagedFile, ...]) -> list[li
     return [table.column("v").to_pylist() for table in tables]
 
 
-def test_files_of_so_many_rows(output: Output) -> None:
-    """targetFileRows bounds every file exactly, for any batches, and loses no row."""
+def test_target_file_rows_limits_each_file(output: Output) -> None:
+    """The limit is exact for any batches, and no row is lost."""
     job = output.begin()
     with attempt(output, job, targetfilerows="4") as files:
         for _ in range(3):
@@ -226,16 +226,16 @@ def test_files_of_so_many_rows(output: Output) -> None:
     assert contents(output, job, found) == [[0, 1, 2, 0], [1, 2, 0, 1], [2]]
 
 
-def test_a_task_of_a_round_number_of_rows_leaves_no_empty_file(output: Output) -> None:
-    """A file that is full is complete; the next one begins with the next row."""
+def test_a_full_last_file_is_followed_by_no_empty_file(output: Output) -> None:
+    """A file that is full is complete, and the next one begins with the next row."""
     job = output.begin()
     with attempt(output, job, targetfilerows="2") as files:
         files.write(rows(*"abcd"))
         assert contents(output, job, files.finish()) == [[0, 1], [2, 3]]
 
 
-def test_files_of_about_so_many_bytes(output: Output) -> None:
-    """targetFileBytes completes a file once it has that many bytes, in each partition."""
+def test_target_file_bytes_limits_each_file(output: Output) -> None:
+    """A file is completed once it has that many bytes, in each partition."""
     job = output.begin()
     with attempt(output, job, targetfilebytes="20000", partitionby="k", **ARROW) as files:
         for _ in range(10):
@@ -248,8 +248,8 @@ def test_files_of_about_so_many_bytes(output: Output) -> None:
     assert output.commit(job, found).rows == 11_000
 
 
-def test_sorted_files(output: Output) -> None:
-    """sortBy sorts the rows of all batches of a task in each partition, nulls first."""
+def test_sort_by_sorts_the_rows_of_each_partition(output: Output) -> None:
+    """The rows of all batches of a task are sorted together, nulls first."""
     job = output.begin()
     with attempt(output, job, sortby="k,v") as files:
         files.write(rows("c", "a", None))
@@ -263,8 +263,8 @@ def test_sorted_files(output: Output) -> None:
         assert contents(output, job, files.finish()) == [[0, 0, 2], [1, 1]]
 
 
-def test_the_order_is_sparks(output: Output) -> None:
-    """Nulls come first and NaN last, as Spark sorts."""
+def test_rows_are_sorted_as_in_spark(output: Output) -> None:
+    """Nulls come first, and NaN comes last."""
     schema = pa.schema([pa.field("v", pa.float64())])
     options = WriteOptions.parse({"path": "s3://bucket/out", "sortby": "v"}).job
     job = output.begin()
@@ -274,10 +274,8 @@ def test_the_order_is_sparks(output: Output) -> None:
     assert list(map(str, values)) == ["None", "-inf", "1.0", "nan"]
 
 
-def test_a_task_sorts_no_more_than_fits_into_memory(
-    output: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beyond the bound, the rows of the largest partition become a sorted file."""
+def test_the_rows_that_a_task_sorts_are_limited(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit, the rows of the largest partition become a sorted file."""
     monkeypatch.setattr(task_module, "SORT_BYTES", 1000)
     job = output.begin()
     with attempt(output, job, sortby="v", partitionby="k") as files:
@@ -310,10 +308,10 @@ def test_an_attempt_that_fails_drops_the_files_that_were_complete(output: Output
         ({"fileformat": "csv"}, NotSupported, "column 'l' is of type list.*, which CSV cannot hold"),
     ],
 )
-def test_what_tasks_could_not_write_is_refused_before(
+def test_unsupported_columns_are_refused_before_a_task_runs(
     options: dict[str, str], error: type[Exception], message: str
 ) -> None:
-    """Columns that the options do not allow are refused by name before a task runs."""
+    """Columns that the options do not allow are refused by name."""
     schema = SCHEMA.append(pa.field("l", pa.list_(pa.int8())))
     with pytest.raises(error, match=message):
         check_files(schema, WriteOptions.parse({"path": "s3://bucket/out", **options}).job)

@@ -32,7 +32,7 @@ def numbers(rows: int, start: int = 0) -> pa.RecordBatch:
 
 @pytest.mark.parametrize(("name", "compression"), EVERY)
 def test_rows_survive(name: str, compression: str) -> None:
-    """Every type, nulls, hostile text and nesting, in every format and compression."""
+    """This holds for every type, nulls, hostile text and nesting, in every format and compression."""
     batch = rows_for(name)
     OUTPUT_FORMATS[name].check(batch.schema)
     data, _ = write(OUTPUT_FORMATS[name], batch.slice(0, 3), batch.slice(3), compression=compression)
@@ -44,21 +44,21 @@ def test_rows_survive(name: str, compression: str) -> None:
 
 @pytest.mark.parametrize(("name", "compression"), EVERY)
 def test_the_suffix_of_a_path_gives_the_format(name: str, compression: str) -> None:
-    """For every format and compression."""
+    """This holds for every format and compression."""
     path = "a=1/part-00000-c000" + OUTPUT_FORMATS[name].compressions[compression]
     assert output_format_of(path).name == name
 
 
 @pytest.mark.parametrize("path", ["part-00000", "part.parquet.tmp", "part.csv.lz4", "part.txt"])
 def test_other_suffixes_are_refused(path: str) -> None:
-    """No format is guessed."""
+    """The format is not guessed."""
     with pytest.raises(NotSupported, match="does not tell its format: parquet, orc"):
         output_format_of(path)
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_some_columns_are_read(name: str) -> None:
-    """With dots in names or not. Without columns, the number of rows is kept."""
+    """Their names may have dots. Without columns, the number of rows is kept."""
     known, data = OUTPUT_FORMATS[name], write(OUTPUT_FORMATS[name], numbers(5))[0]
     assert read(known, data, NUMBERS, {"b.c", "z"}).to_pylist() == numbers(5).select(["b.c"]).to_pylist()
     assert read(known, data, NUMBERS, {"a"}).to_pylist() == numbers(5).select(["a"]).to_pylist()
@@ -68,7 +68,7 @@ def test_some_columns_are_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_one_column_of_several_is_read(name: str) -> None:
-    """In files without dots in names."""
+    """This holds for files without dots in names."""
     batch = numbers(5).rename_columns(["a", "b"])
     data, _ = write(OUTPUT_FORMATS[name], batch)
     assert (
@@ -80,7 +80,7 @@ def test_one_column_of_several_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_the_buffer_of_a_writer_is_bounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In bytes and in rows; the writer flushes in between."""
+    """It is limited in bytes and in rows; the writer flushes in between."""
     target = io.BytesIO()
     sink = OUTPUT_FORMATS[name].open_writer(target, NUMBERS, group_bytes=10_000)
     for start in range(0, 2000, 100):
@@ -174,7 +174,7 @@ class Failing:
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_errors_of_the_store_are_raised_unchanged(name: str) -> None:
-    """A missing object, and a failing store. Other content is a corrupt record."""
+    """These are a missing object and a failing store. Other content is a corrupt record."""
     known, data = OUTPUT_FORMATS[name], write(OUTPUT_FORMATS[name], numbers(1000))[0]
     path = "file" + next(iter(known.compressions.values()))
     with pytest.raises(NotFound):
@@ -193,7 +193,7 @@ def test_errors_of_the_store_are_raised_unchanged(name: str) -> None:
 
 
 def test_small_batches_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to a number of rows or bytes; rows stay in order, and their number too without columns."""
+    """They are combined up to a number of rows or bytes. The order and number of rows stay."""
     monkeypatch.setattr(base, "COMBINED_ROWS", 250)
     batches = [numbers(100, start) for start in range(0, 1000, 100)]
     found = list(combine_batches(batches))

@@ -22,7 +22,7 @@ from support.input_files import pinned
 
 
 def test_a_stored_file_is_read_in_blocks() -> None:
-    """Readers that read little at a time make few requests, each of a whole block."""
+    """Readers that read little at a time make few requests, one for each whole block."""
     store = MemoryStore()
     data = bytes(range(256)) * 40
     store.put("x", data)
@@ -46,7 +46,7 @@ def test_a_stored_file_is_read_in_blocks() -> None:
 
 
 def test_a_stored_file_keeps_the_latest_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded: the least recently read block is dropped."""
+    """The memory is limited: the least recently read block is dropped."""
     monkeypatch.setattr("commitlog.spark.files.io.BLOCKS", 2)
     store = MemoryStore()
     store.put("x", b"abcdef")
@@ -65,7 +65,7 @@ def test_a_stored_file_keeps_the_latest_blocks(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_errors_of_readers_are_converted() -> None:
-    """By use: a file of an output is a corrupt record, an input file unreadable."""
+    """An error in a file of an output is a corrupt record; an input file is unreadable."""
     source = StoredObject.of(pinned(b"data", "x"))
     message = r"'x' cannot be read as ABC: .*bad"
     for error in (ValueError("bad"), OSError("bad"), KeyError("bad"), RecursionError("bad")):
@@ -83,7 +83,7 @@ def test_errors_of_readers_are_converted() -> None:
 
 
 class Failing:
-    """A store without answers."""
+    """A store that does not answer."""
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         raise Unavailable("no answer")
@@ -98,7 +98,7 @@ def read_badly(file: Any) -> None:
 
 
 def test_errors_of_the_store_are_not_converted() -> None:
-    """Even if they are built-in errors too, or a reader replaces them by another error."""
+    """This holds for built-in errors, and if a reader replaces them by another error."""
     failing = StoredObject(Failing(), "x", 10)
     for opened in (open_output_file(failing, "ABC"), open_input_file(failing, "ABC", small=0)):
         with pytest.raises(Unavailable, match="no answer"), opened as file:

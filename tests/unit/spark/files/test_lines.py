@@ -70,7 +70,7 @@ CUTS = st.lists(st.integers(1, 40), max_size=5)
     piece=st.integers(1, 12),
 )
 def test_each_line_is_in_one_slice(data: bytes, cuts: list[int], piece: int) -> None:
-    """In order, whatever the cuts and the size of requests."""
+    """The lines come in order, whatever the cuts and the size of requests."""
     with pieces_of(piece):
         assert read(pinned(data), Lines(), cuts) == expected(data, None)
 
@@ -84,7 +84,7 @@ def test_each_line_is_in_one_slice(data: bytes, cuts: list[int], piece: int) -> 
 def test_each_line_with_another_separator_is_in_one_slice(
     data: bytes, separator: bytes, cuts: list[int], piece: int
 ) -> None:
-    """Of any length. A file whose separator overlaps itself has one slice."""
+    """The separator may have any length. A file whose separator overlaps itself has one slice."""
     lines = Lines(separator=separator)
     with pieces_of(piece):
         cuts = cuts if lines.splits("in/file") else []
@@ -163,7 +163,7 @@ def test_zeros_after_a_gzip_stream_are_ignored() -> None:
 
 
 def test_a_stream_that_grows_a_thousandfold_is_read_in_pieces() -> None:
-    """The output of a decompressor is bounded as well."""
+    """The output of a decompressor is limited too."""
     source = pinned(gzip.compress(bytes(1000) * 40_000), "in/a.gz")
     with pieces_of(1024 * 1024):
         sizes = [len(piece) for piece in content_of(StoredObject.of(source))]
@@ -184,7 +184,7 @@ def test_a_line_that_is_too_long_is_refused() -> None:
 
 
 def test_a_slice_within_a_line_reads_its_own_bytes_only() -> None:
-    """Not up to the end of the line."""
+    """It does not read up to the end of the line."""
     source = pinned(b"x" * 10_000 + b"\nlast\n")
     counting = Counting(source.store, source.file)
     with pieces_of(64):
@@ -211,7 +211,7 @@ def test_options_of_lines() -> None:
             Lines.of(wrong)
 
 
-#: Files of which next to nothing is a record, though each line has to be looked at.
+#: Files with almost no records, though each line must be examined.
 EMPTY: list[tuple[str, dict[str, str], bytes]] = [
     ("json", {}, b"\n"),
     ("csv", {}, b"\n"),
@@ -262,7 +262,7 @@ def test_lines_without_records_take_few_calls(kind: str, options: dict[str, str]
 def test_lines_without_records_take_little_memory(
     kind: str, options: dict[str, str], line: bytes
 ) -> None:
-    """However many there are: a few compressed kB may contain millions."""
+    """The number of lines does not matter: a few compressed kB may contain millions."""
     code = f"""
 import gzip, resource, sys
 import pyarrow as pa

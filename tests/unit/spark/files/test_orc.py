@@ -31,7 +31,7 @@ ORC = OrcInput({})
 def stored(table: pa.Table, stripe_rows: int = 1000, path: str = "in/a.orc") -> Pinned:
     """Return a file of a table."""
     file = io.BytesIO()
-    # Only with dictionaries does the writer heed the size of stripes.
+    # The writer obeys the size of stripes only with dictionaries.
     options = {"stripe_size": 1, "batch_size": stripe_rows, "dictionary_key_size_threshold": 0.8}
     with orc.ORCWriter(file, compression="zlib", **options) as writer:
         for first in range(0, table.num_rows, stripe_rows):
@@ -51,7 +51,7 @@ assert orc.ORCFile(io.BytesIO(SOURCE.get(SOURCE.file.path).data)).nstripes == 5
 
 @given(cuts=st.lists(st.integers(1, 1200), max_size=6), small=st.sampled_from([0, 1 << 20]))
 def test_each_row_is_read_once(cuts: list[int], small: int) -> None:
-    """A stripe is in one slice, whatever the cuts; rows have their numbers in the file."""
+    """Each stripe is in one slice, whatever the cuts, and rows have their numbers in the file."""
     with small_up_to(small):
         got = records(ORC, SOURCE, Columns(schema=TABLE.schema, offsets=True), cuts)
     assert [row["a"] for row, _, _ in got] == list(range(5000))
@@ -68,7 +68,7 @@ def test_only_wanted_columns_are_read() -> None:
 
 
 def test_columns_are_matched_widened_refused_or_rescued() -> None:
-    """As in Parquet."""
+    """The rules are those of Parquet."""
     table = pa.table({"ID": pa.array([1, 2], pa.int16()), "more": ["x", None], "t": ["1", "2"]})
     schema = pa.schema([("id", pa.int64()), ("t", pa.int32())])
     with pytest.raises(UnknownColumns, match="more"):
@@ -80,8 +80,8 @@ def test_columns_are_matched_widened_refused_or_rescued() -> None:
     assert [text for _, _, text in got] == ['{"more":"x","t":"1"}', '{"t":"2"}']
 
 
-def test_local_times_are_instants_only_with_a_time_zone() -> None:
-    """ORC's type timestamp has no zone; option timeZone gives one."""
+def test_local_times_are_timestamps_only_with_a_time_zone() -> None:
+    """The type timestamp of ORC has no time zone; option timeZone gives one."""
     moment = dt.datetime(2020, 7, 1, 12, 0, 0, 5)
     kind = pa.timestamp("us")
     table = pa.table({"t": pa.array([moment], kind), "l": pa.array([[moment]], pa.list_(kind))})
@@ -100,7 +100,7 @@ def test_local_times_are_instants_only_with_a_time_zone() -> None:
         OrcInput({"timeZone": "Mars"})
 
 
-def test_timestamp_with_local_time_zone_is_an_instant() -> None:
+def test_timestamp_with_local_time_zone_is_a_timestamp() -> None:
     """It is the type TIMESTAMP of Spark."""
     kind = pa.timestamp("us", tz="UTC")
     table = pa.table({"t": pa.array([dt.datetime(2020, 7, 1, tzinfo=dt.UTC)], kind)})
@@ -109,7 +109,7 @@ def test_timestamp_with_local_time_zone_is_an_instant() -> None:
 
 
 def test_dates_of_the_julian_calendar_are_refused() -> None:
-    """They would be read some days off."""
+    """They would be read as other dates, some days off."""
     table = pa.table({"d": pa.array([dt.date(1582, 10, 15), None])})
     assert rows(stored(table), Columns(schema=table.schema)) == table.to_pylist()
     table = pa.table({"d": pa.array([dt.date(1582, 10, 14)])})
@@ -126,7 +126,7 @@ def test_dates_of_the_julian_calendar_are_refused() -> None:
 
 
 def test_other_content_is_unreadable() -> None:
-    """An empty object, text, a truncated file, a damaged stripe; and another version of the object."""
+    """Such content is an empty object, text, a truncated or damaged file, or another version."""
     whole = SOURCE.get(SOURCE.file.path).data
     columns = Columns(schema=TABLE.schema)
     for data in (b"", b"ORC", b"a,b\n1,2\n" * 10, whole[: len(whole) // 2], whole[:-1]):
@@ -158,7 +158,7 @@ def test_columns_are_inferred_from_the_end() -> None:
 
 @given(st.binary(max_size=40))
 def test_damaged_tails_are_refused(data: bytes) -> None:
-    """For any bytes."""
+    """This holds for any bytes."""
     try:
         tail = FileTail.of(data)
     except ValueError:
@@ -172,7 +172,7 @@ OUTPUT = OUTPUT_FORMATS["orc"]
 
 
 def test_stripes_of_wide_tables_are_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory that the ORC writer allocates for a stripe is bounded, whatever the columns."""
+    """The memory that the ORC writer allocates for a stripe is limited for any number of columns."""
     monkeypatch.setattr("commitlog.spark.files.orc.STRIPE_BYTES", 3 * 9 * 15_000)
     numbers = range(40_000)
     batch = pa.record_batch(
@@ -192,7 +192,7 @@ def test_stripes_of_wide_tables_are_smaller(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_times_that_orc_cannot_hold_are_refused(kind: pa.DataType, value: Any, message: str) -> None:
-    """Readers would return other dates and times. Nested ones too."""
+    """Readers would return other dates and times. This includes nested values."""
     for wrapped, cell in [
         (kind, value),
         (pa.list_(kind), [None, value]),
@@ -216,8 +216,8 @@ def test_times_that_orc_cannot_hold_are_refused(kind: pa.DataType, value: Any, m
         (pa.timestamp("us"), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)),
     ],
 )
-def test_times_that_orc_just_holds(kind: pa.DataType, value: Any) -> None:
-    """The nearest times that are not refused survive; local times have no bounds."""
+def test_the_nearest_times_that_orc_can_hold_survive(kind: pa.DataType, value: Any) -> None:
+    """Columns of local times have no bounds in statistics."""
     batch = pa.record_batch([pa.array([None, value], kind), pa.array([[value], None])], names=["x", "y"])
     batch = batch.cast(pa.schema([("x", kind), ("y", pa.list_(kind))]))
     assert read(OUTPUT, text_of(OUTPUT, batch), batch.schema).to_pylist() == batch.to_pylist()
@@ -232,7 +232,7 @@ def test_times_that_orc_just_holds(kind: pa.DataType, value: Any) -> None:
     ],
 )
 def test_orc_refuses_structs_in_structs(kind: pa.DataType) -> None:
-    """pyarrow's writer loses values of the inner one, so they are refused before a task runs."""
+    """pyarrow's writer loses values of the inner struct, so they are refused before a task runs."""
     with pytest.raises(NotSupported, match="column 'x' has a struct in a struct"):
         OUTPUT.check(pa.schema([("x", kind)]))
 
@@ -268,7 +268,7 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 @settings(max_examples=40)
 @given(data=st.data())
 def test_nested_columns_of_orc_survive(column: str, data: st.DataObject) -> None:
-    """With nulls at every level, in batches that are slices, and in several stripes."""
+    """They have nulls at every level, in batches that are slices, and in several stripes."""
     kind, values = COLUMNS[column]
     batch = pa.record_batch(
         [pa.array(data.draw(st.lists(values, min_size=1, max_size=9)), kind)], names=["x"]

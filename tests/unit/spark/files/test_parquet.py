@@ -43,7 +43,7 @@ def rows(source: Pinned, columns: Columns, cuts: list[int] | None = None) -> lis
     small=st.sampled_from([0, 1 << 20]),
 )
 def test_each_row_is_read_once(cuts: list[int], dictionary: bool, small: int) -> None:
-    """A row group is in one slice, whatever the cuts; rows have their numbers in the file."""
+    """Each row group is in one slice, whatever the cuts, and rows have their numbers in the file."""
     table = pa.table({"a": range(1000), "b": [str(n % 7) * 5 for n in range(1000)]})
     source = stored(table, row_group_size=90, use_dictionary=dictionary)
     columns = Columns(schema=table.schema, offsets=True)
@@ -87,7 +87,7 @@ def test_only_wanted_columns_are_read() -> None:
 
 
 def test_columns_are_matched_by_name_and_widened() -> None:
-    """Letter case does not count. A column that the file lacks is not returned."""
+    """Letter case does not matter. A column that the file lacks is not returned."""
     table = pa.table(
         {
             "ID": pa.array([1, 2], pa.int32()),
@@ -117,7 +117,7 @@ def test_columns_are_matched_by_name_and_widened() -> None:
 
 
 def test_new_columns_are_left_out_refused_or_rescued() -> None:
-    """New members of structs as well."""
+    """This includes new members of structs."""
     table = pa.table(
         {
             "a": [1, 2],
@@ -138,7 +138,7 @@ def test_new_columns_are_left_out_refused_or_rescued() -> None:
 
 
 def test_a_type_that_does_not_fit_is_unreadable_or_rescued() -> None:
-    """The message names column and types. Rescued, the column is null."""
+    """The message names the column and types. A rescued column is null."""
     table = pa.table({"a": ["1", "x"], "b": [True, None], "c": [b"\xff", b"ok"]})
     schema = pa.schema([("a", pa.int64()), ("b", pa.bool_()), ("c", pa.binary())])
     source = stored(table)
@@ -157,7 +157,7 @@ def test_a_type_that_does_not_fit_is_unreadable_or_rescued() -> None:
 
 
 def test_ambiguous_names_are_refused() -> None:
-    """As in Spark, unless one of them is equal."""
+    """This is as in Spark, unless one of the names is equal."""
     table = pa.table({"ID": [1], "Id": [2]})
     with pytest.raises(InputUnreadable, match="'id'"):
         rows(stored(table), Columns(schema=pa.schema([("id", pa.int64())])))
@@ -165,7 +165,7 @@ def test_ambiguous_names_are_refused() -> None:
 
 
 def test_other_content_is_unreadable() -> None:
-    """An empty object, text, a truncated file."""
+    """Such content is an empty object, text, or a truncated file."""
     table = pa.table({"a": list(range(1000))})
     whole = stored(table).get("in/a.parquet").data
     for data in (b"", b"PAR1", b"a,b\n1,2\n" * 10, whole[: len(whole) // 2], whole[:-1]):
@@ -177,7 +177,7 @@ def test_other_content_is_unreadable() -> None:
 
 
 def test_rows_before_a_damaged_page_are_read() -> None:
-    """The same rows each time."""
+    """Each read returns the same rows."""
     table = pa.table({"a": [str(n) * 9 for n in range(10_000)]})
     good = stored(table, row_group_size=1000, compression="zstd", use_dictionary=False)
     data = bytearray(good.get("in/a.parquet").data)
@@ -192,7 +192,7 @@ def test_rows_before_a_damaged_page_are_read() -> None:
 
 
 def test_another_version_of_the_object_is_detected() -> None:
-    """Even if pyarrow replaces the error."""
+    """It is detected even if pyarrow replaces the error."""
     table = pa.table({"a": [1]})
     for small in (0, 1 << 20):
         source = stored(table)
@@ -202,8 +202,8 @@ def test_another_version_of_the_object_is_detected() -> None:
 
 
 def test_batches_are_bounded_by_rows_and_bytes() -> None:
-    """Whatever the sizes of row groups."""
-    wide = ["x" * 100_000] * 1000  # much less in a dictionary
+    """The sizes of row groups do not matter."""
+    wide = ["x" * 100_000] * 1000  # much less with a dictionary
     table = pa.table({"a": wide})
     source = stored(table)
     parts = list(PARQUET.decode(source, slices(source.file)[0], Columns(schema=table.schema)))
@@ -216,7 +216,7 @@ def test_batches_are_bounded_by_rows_and_bytes() -> None:
 
 
 def test_columns_are_inferred_from_the_footer() -> None:
-    """With Spark's types, whatever the writer stored of Arrow's."""
+    """They have Spark's types, whatever Arrow schema the writer stored."""
     table = pa.table(
         {
             "a": pa.array([1], pa.uint32()),
@@ -245,7 +245,7 @@ def test_columns_are_inferred_from_the_footer() -> None:
     assert sum(counting.sizes) <= 65_536
 
 
-def test_int96_is_an_instant_at_any_depth_and_in_any_year() -> None:
+def test_int96_is_a_timestamp_at_any_depth_and_in_any_year() -> None:
     """Hive, Impala and older Spark store timestamps so; no year overflows."""
     moments = [dt.datetime(1, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), None]
     if int(pa.__version__.partition(".")[0]) < 23:  # writes such times before 1970 wrongly; reads them
@@ -281,7 +281,7 @@ def test_int96_is_an_instant_at_any_depth_and_in_any_year() -> None:
 
 
 def test_rows_before_a_value_that_does_not_fit_are_read() -> None:
-    """In the middle of a batch. The error names the first such row."""
+    """The value may be in the middle of a batch. The error names its row."""
     good, bad = [b"ok"] * 300, [b"\xff"]
     table = pa.table(
         {"n": list(range(300)), "a": good[:250] + bad + good[:49], "b": good[:150] + bad + good[:149]}
@@ -310,7 +310,7 @@ def numbers(rows: int, start: int = 0) -> pa.RecordBatch:
 
 
 def test_row_groups_are_filtered_by_their_statistics() -> None:
-    """A reader gets the rows of the other groups only."""
+    """A reader gets only the rows of the other groups."""
     target = io.BytesIO()
     sink = OUTPUT.open_writer(target, SCHEMA)
     for start in (0, 100, 200):
@@ -325,13 +325,13 @@ def test_row_groups_are_filtered_by_their_statistics() -> None:
         return statistics["a"][1] == 199
 
     assert read(OUTPUT, data, SCHEMA, {"a"}, keep).column("a").to_pylist() == list(range(100, 200))
-    # Whether there is NaN among floats, Parquet does not tell.
+    # Parquet does not record whether floats contain NaN.
     assert seen[0] == {"a": (0, 99, 0), "f": (None, None, 0), "t": ("text 0", "text 99", 0)}
     assert len(seen) == 3
 
 
 def test_columns_without_statistics_have_no_bounds() -> None:
-    """Some writers store none."""
+    """Some writers store no statistics."""
     target = io.BytesIO()
     pq.write_table(pa.Table.from_batches([numbers(5)]), target, write_statistics=["t"])
     seen: list[Any] = []
@@ -340,7 +340,7 @@ def test_columns_without_statistics_have_no_bounds() -> None:
 
 
 def test_int96_is_read_in_any_year() -> None:
-    """Spark writes timestamps so by default. As nanoseconds, most years would overflow."""
+    """By default Spark writes timestamps so. As nanoseconds, most years would overflow."""
     moments = [
         dt.datetime(1, 1, 1),
         dt.datetime(2020, 5, 6, 7, 8, 9, 123_456),

@@ -42,7 +42,7 @@ class Nowhere:
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_bounds_of_every_type(name: str) -> None:
-    """Bounds and nulls of columns of simple types, as JSON values; the same in all formats."""
+    """Columns of simple types have bounds and numbers of nulls, as JSON values, equal in all formats."""
     _, sink = write(OUTPUT_FORMATS[name], rows_for(name).slice(0, 20), rows_for(name).slice(20))
     found = sink.statistics
     assert found.keys() == SIMPLE.keys()
@@ -69,7 +69,7 @@ def test_bounds_of_every_type(name: str) -> None:
         ([], pa.int8(), (None, None, 0)),
         ([None, None], pa.int8(), (None, None, 2)),
         ([None, 1, 2, None], pa.int8(), (1, 2, 2)),
-        # NaN is greater than all other numbers to Spark, and to writers of Parquet it is none.
+        # Spark orders NaN after all numbers; writers of Parquet do not count it as a number.
         ([1.0, 2.0, math.nan, 3.0], pa.float64(), (None, None, 0)),
         ([math.nan] * 2, pa.float32(), (None, None, 0)),
         ([-math.inf, 1.0, 2.0, 3.0], pa.float64(), (None, 3.0, 0)),
@@ -84,14 +84,14 @@ def test_bounds_of_every_type(name: str) -> None:
         (["\ud7ff" * 99], pa.string(), ("\ud7ff" * 32, "\ud7ff" * 31 + "\ue000", 0)),
         (["x" + "\U0010ffff" * 99], pa.string(), ("x" + "\U0010ffff" * 31, "y", 0)),
         (["\U0010ffff" * 99], pa.string(), ("\U0010ffff" * 32, None, 0)),
-        # Too long for the footer of Parquet.
+        # too long for the footer of Parquet
         (["a", "b", "x" * 5000], pa.string(), None),
     ],
 )
 def test_unknown_bounds_are_none(
     name: str, values: list[Any], kind: pa.DataType, expected: ColumnStatistics | None
 ) -> None:
-    """If no bound holds, or it cannot be stored."""
+    """The column has no bounds if none holds, or if they cannot be stored."""
     if expected is None:
         expected = (None, None, 0) if name == "parquet" else ("a", "x" * 31 + "y", 0)
     assert of(values, kind, name) == expected
@@ -104,7 +104,7 @@ TEXTS = st.text(
 
 @given(st.lists(st.none() | TEXTS, min_size=1), st.sampled_from(["parquet", "arrow"]))
 def test_bounds_of_text_hold(values: list[str | None], name: str) -> None:
-    """Every string is within the bounds, cut or not, in the order of its UTF-8 bytes."""
+    """Every string is within the bounds, also truncated ones, in the order of its UTF-8 bytes."""
     low, high, nulls = of(values, pa.string(), name)
     given_ = [value.encode() for value in values if value is not None]
     assert nulls == len(values) - len(given_)
@@ -117,7 +117,7 @@ def test_bounds_of_text_hold(values: list[str | None], name: str) -> None:
 
 @given(st.lists(st.none() | st.floats(width=32), min_size=1), st.sampled_from(["parquet", "arrow"]))
 def test_bounds_of_floats_hold(values: list[float | None], name: str) -> None:
-    """Every number is within the bounds. With NaN among them, there are none."""
+    """Every number is within the bounds. A column with NaN has no bounds."""
     low, high, _ = of(values, pa.float32(), name)
     found = [value for value in values if value is not None]
     if any(map(math.isnan, found)):
@@ -159,13 +159,13 @@ def test_names_with_dots_are_not_mixed_up() -> None:
     ],
 )
 def test_an_invalid_bound_is_corrupt(value: object, kind: pa.DataType) -> None:
-    """Bounds in commit records are checked."""
+    """The bounds in commit records are checked."""
     with pytest.raises(CorruptRecord, match="is no bound of a column of type"):
         decode(value, kind)
 
 
 def test_an_unknown_bound_decodes_to_null() -> None:
-    """It has the column's type."""
+    """The null has the type of the column."""
     for kind in (pa.int8(), pa.string(), pa.date32(), pa.timestamp("us", tz="UTC"), pa.decimal128(5, 2)):
         assert not decode(None, kind).is_valid and decode(None, kind).type == kind
     assert decode("1.50", pa.decimal128(5, 2)).as_py() == decimal.Decimal("1.50")

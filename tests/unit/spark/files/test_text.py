@@ -1,4 +1,4 @@
-"""Text as records: a line each, or a file each."""
+"""Text as records: one for each line, or one for each file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRING = pa.schema([("value", pa.string())])
     piece=st.integers(1, 20),
 )
 def test_each_line_is_read_once(lines: list[str], cuts: list[int], piece: int) -> None:
-    """In order, with its offset, whatever the cuts."""
+    """Lines come in order with their offsets, whatever the cuts."""
     data = "".join(line + "\n" for line in lines).encode()
     with pieces_of(piece):
         got = records(TextInput({}), pinned(data), Columns(schema=STRING, offsets=True), cuts)
@@ -41,7 +41,7 @@ def test_text_is_a_format() -> None:
 
 
 def test_a_file_can_be_one_record() -> None:
-    """With option wholetext; an empty file too."""
+    """This needs option wholetext; an empty file is a record too."""
     text = TextInput({"wholetext": "true"})
     columns = Columns(schema=STRING, offsets=True)
     for data, path in ((b"a\r\nb\n", "in/a"), (b"", "in/b"), (gzip.compress(b"c"), "in/c.gz")):
@@ -65,13 +65,13 @@ def test_invalid_utf8_is_replaced_or_kept() -> None:
 
 
 def test_line_sep_is_the_only_line_end() -> None:
-    """If it is given."""
+    """Line feeds are part of the text."""
     got = records(TextInput({"lineSep": "||"}), pinned(b"a\n||b||"), Columns(schema=STRING))
     assert [row["value"] for row, _, _ in got] == ["a\n", "b"]
 
 
 def test_a_query_without_the_value_counts_lines() -> None:
-    """Records have no columns; unless the policy is to rescue, the value is ignored."""
+    """Records have no columns. The value is ignored, unless the policy is to rescue."""
     nothing = pa.schema([])
     source = pinned(b"a\nb\n")
     text = TextInput({})
@@ -83,7 +83,7 @@ def test_a_query_without_the_value_counts_lines() -> None:
 
 
 def test_other_types_and_invalid_options_are_refused() -> None:
-    """The value is a string or binary."""
+    """The type of the value must be string or binary."""
     with pytest.raises(NotSupported, match="int64"):
         TextInput({}).check(Columns(schema=pa.schema([("value", pa.int64())])))
     TextInput({}).check(Columns(schema=pa.schema([("value", pa.binary()), ("day", pa.int64())])))
@@ -93,7 +93,7 @@ def test_other_types_and_invalid_options_are_refused() -> None:
 
 
 def test_batches_are_bounded() -> None:
-    """Many short lines are several batches."""
+    """Many short lines make several batches."""
     source = pinned(b"\n" * 100_000)
     sizes = [
         len(each)

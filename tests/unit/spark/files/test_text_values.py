@@ -32,8 +32,8 @@ def table(*columns: tuple[list[Any], pa.DataType]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(v, k) for v, k in columns], schema=pa.schema(fields))
 
 
-def test_the_text_of_csv() -> None:
-    """No header; strings in quotes, escaped by backslashes; null is nothing; instants in UTC."""
+def test_csv_has_this_text() -> None:
+    """There is no header. Strings are quoted and escaped; null is empty; times are UTC."""
     batch = table(
         (["a", None, ' "\\,', ""], pa.string()),
         ([1, None, -2, 3], pa.int8()),
@@ -56,8 +56,8 @@ def test_the_text_of_csv() -> None:
     ]
 
 
-def test_the_text_of_json() -> None:
-    """One object a row, in the order of the columns, without nulls; valid JSON in every case."""
+def test_json_has_this_text() -> None:
+    """Each row is one valid object, in the order of the columns, without nulls."""
     batch = table(
         ([None, 'a"\\\n\x00é'], pa.string()),
         ([None, decimal.Decimal("1.50")], pa.decimal128(5, 2)),
@@ -82,8 +82,8 @@ def test_the_text_of_json() -> None:
 
 
 @pytest.mark.parametrize("known", TEXTS, ids=lambda known: known.name)
-def test_files_of_several_pieces(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A piece may end anywhere: within a row, a line break, an escape."""
+def test_a_file_may_be_split_anywhere(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part may end anywhere: within a row, a line break, an escape."""
     batch = table((HOSTILE * 3, pa.string()), (list(range(len(HOSTILE) * 3)), pa.int64()))
     data = text_of(known, batch)
     for block in (*range(1, 150), 1000):
@@ -92,8 +92,8 @@ def test_files_of_several_pieces(known: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("known", TEXTS, ids=lambda known: known.name)
-def test_rows_longer_than_a_piece(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row may be of any length; the last one may lack its line break."""
+def test_a_row_may_be_longer_than_a_part(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row may have any length, and the last row may have no line break."""
     monkeypatch.setattr(compression, "PIECE_BYTES", 10)
     batch = column(["x" * 1000, "y\r\n" * 500, None, "z"], pa.string())
     data = text_of(known, batch)
@@ -111,7 +111,7 @@ def test_rows_longer_than_a_piece(known: Any, monkeypatch: pytest.MonkeyPatch) -
         ([None, "x", "\n", '"', None], pa.string()),
     ],
 )
-def test_csv_of_one_column(values: list[Any], kind: pa.DataType) -> None:
+def test_null_in_csv_of_one_column_is_kept(values: list[Any], kind: pa.DataType) -> None:
     """Null is an empty string in quotes, because readers skip empty lines."""
     batch = column(values, kind)
     assert text_of(CSV, batch).startswith(b'""\n')
@@ -120,8 +120,8 @@ def test_csv_of_one_column(values: list[Any], kind: pa.DataType) -> None:
     )
 
 
-def test_csv_of_one_column_has_no_empty_string() -> None:
-    """It would be read as null, so it is refused; with another column it is not."""
+def test_an_empty_string_in_csv_of_one_column_is_refused() -> None:
+    """It would be read as null. In a table with another column it is allowed."""
     with pytest.raises(NotSupported, match="column 'x' has an empty string"):
         write(CSV, column(["a", ""], pa.string()))
     write(CSV, table((["a", ""], pa.string()), ([1, 2], pa.int8())))
@@ -136,7 +136,7 @@ def test_csv_of_one_column_has_no_empty_string() -> None:
         (pa.struct([("a", pa.int8())]), "struct<"),
     ],
 )
-def test_types_that_csv_cannot_hold(kind: pa.DataType, named: str) -> None:
+def test_types_that_csv_cannot_hold_are_refused(kind: pa.DataType, named: str) -> None:
     """The error names the column and its type."""
     schema = pa.schema([pa.field("fine", pa.int8()), pa.field("odd", kind)])
     with pytest.raises(NotSupported, match=f"column 'odd' is of type {named}.*, which CSV cannot hold"):
@@ -144,7 +144,7 @@ def test_types_that_csv_cannot_hold(kind: pa.DataType, named: str) -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda k: k, pa.list_, lambda k: pa.struct([("a", k)])])
-def test_maps_that_json_cannot_hold(wrap: Any) -> None:
+def test_maps_that_json_cannot_hold_are_refused(wrap: Any) -> None:
     """Names in JSON are strings, so keys must be strings, at any depth."""
     fine, odd = (wrap(pa.map_(key, pa.int8())) for key in (pa.string(), pa.int32()))
     JSON.check(pa.schema([pa.field("m", fine)]))
@@ -162,8 +162,8 @@ YEARS = [
 
 @pytest.mark.parametrize("known", TEXTS, ids=lambda known: known.name)
 @pytest.mark.parametrize(("kind", "value"), YEARS)
-def test_years_that_text_cannot_hold(known: Any, kind: pa.DataType, value: int) -> None:
-    """Years without four digits are refused; the first and the last year are not."""
+def test_years_that_text_cannot_hold_are_refused(known: Any, kind: pa.DataType, value: int) -> None:
+    """Years without four digits are refused; the first and the last year with four are allowed."""
     nearest = value + (1 if value < 0 else -1)
     batch = table(([nearest, None, 0], kind), ([1, 2, 3], pa.int8()))
     assert read(known, text_of(known, batch), batch.schema).column("a").cast(kind).to_pylist()[0]
@@ -171,16 +171,16 @@ def test_years_that_text_cannot_hold(known: Any, kind: pa.DataType, value: int) 
         write(known, table(([0, value], kind), ([1, 2], pa.int8())))
 
 
-def test_years_within_nested_columns() -> None:
-    """They are refused at any depth."""
+def test_nested_years_that_text_cannot_hold_are_refused() -> None:
+    """This holds at any depth."""
     kinds = [pa.list_, lambda k: pa.struct([("a", k)]), lambda k: pa.map_(pa.string(), pa.list_(k))]
     for wrap, value in zip(kinds, [[9**7], {"a": 9**7}, [("k", [9**7])]], strict=True):
         with pytest.raises(NotSupported, match="column 'x' has a date or time outside"):
             write(JSON, column([None, value], wrap(pa.date32())))
 
 
-def test_json_that_pyarrow_does_not_read() -> None:
-    """NaN among numbers, and maps and binary at any depth, are read by the exact reader."""
+def test_json_that_pyarrow_cannot_read_is_read_exactly() -> None:
+    """The exact reader reads NaN among numbers, and maps and binary at any depth."""
     batch = table(
         ([1.5, math.inf, None, 1e300], pa.float64()),
         (
@@ -212,14 +212,14 @@ def test_json_that_pyarrow_does_not_read() -> None:
         (b'{"x":[]}', pa.struct([("a", pa.int8()), ("b", pa.binary())])),
     ],
 )
-def test_json_of_other_columns(line: bytes, kind: pa.DataType) -> None:
-    """Values that do not fit the schema are corrupt, for both readers."""
+def test_json_of_other_columns_is_corrupt(line: bytes, kind: pa.DataType) -> None:
+    """Both readers refuse values that do not fit the schema."""
     with pytest.raises(CorruptRecord, match=r"'file\.json' cannot be read as JSON lines of the columns"):
         read(JSON, b"{}\n" + line + b"\n", pa.schema([pa.field("x", kind)]))
 
 
-def test_json_errors_have_the_byte_of_the_line() -> None:
-    """Lines of white space are no rows; empty lines are skipped."""
+def test_json_errors_name_the_offset_of_the_line() -> None:
+    """Lines of white space are not rows, and empty lines are skipped."""
     schema = pa.schema([pa.field("x", pa.int8())])
     assert read(JSON, b'\n{"x":1}\n\n{"x":2}', schema).column("x").to_pylist() == [1, 2]
     for line in (b" ", b"\r", b"5", b'{"x":"y"}'):
@@ -227,8 +227,8 @@ def test_json_errors_have_the_byte_of_the_line() -> None:
             read(JSON, b'{"x":1}\n\n' + line + b'\n{"x":2}\n', schema)
 
 
-def test_json_that_is_read_line_by_line_has_large_batches() -> None:
-    """As pyarrow's batches: for Spark, each batch takes time."""
+def test_json_read_line_by_line_has_large_batches() -> None:
+    """They are as large as those of pyarrow, because each batch costs Spark time."""
     kind = pa.map_(pa.string(), pa.int64())
     batch = column([[("k", number)] for number in range(40_000)], kind)
     found = read(JSON, text_of(JSON, batch), batch.schema)
@@ -240,8 +240,8 @@ def test_json_that_is_read_line_by_line_has_large_batches() -> None:
     ("rows", "kind"),
     [(b"a,1\n", pa.int8()), (b"1\n", pa.int8()), (b"1,2,3\n", pa.int8()), (b"x,1\n", pa.bool_())],
 )
-def test_csv_of_other_columns(rows: bytes, kind: pa.DataType) -> None:
-    """Rows that do not fit the schema, in number or type of columns, are corrupt."""
+def test_csv_of_other_columns_is_corrupt(rows: bytes, kind: pa.DataType) -> None:
+    """The rows do not fit the schema in number or type of columns."""
     with pytest.raises(CorruptRecord, match=r"'file\.csv' cannot be read as CSV of the columns"):
         read(CSV, rows, pa.schema([pa.field("x", kind), pa.field("y", pa.int8())]))
 
@@ -250,7 +250,7 @@ VALUES = st.none() | st.text(max_size=8)
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=20), st.sampled_from(TEXTS))
-def test_any_text(rows: list[tuple[str | None, str | None]], known: Any) -> None:
+def test_any_text_survives(rows: list[tuple[str | None, str | None]], known: Any) -> None:
     """Every string survives, whatever the other column contains."""
     batch = table(([a for a, _ in rows], pa.string()), ([b for _, b in rows], pa.string()))
     data = text_of(known, batch)
@@ -278,8 +278,8 @@ STRUCTS = st.none() | st.fixed_dictionaries(
 
 
 @given(st.lists(STRUCTS, min_size=1, max_size=12), st.data())
-def test_any_nesting(values: list[Any], data: st.DataObject) -> None:
-    """Nested columns survive in JSON, in a slice of a batch as well."""
+def test_any_nesting_survives(values: list[Any], data: st.DataObject) -> None:
+    """JSON keeps nested columns, also in a slice of a batch."""
     whole = column(values, NESTED)
     batch = whole.slice(data.draw(st.integers(0, len(values) - 1)))
     assert read(JSON, text_of(JSON, batch), batch.schema).to_pylist() == batch.to_pylist()

@@ -84,7 +84,7 @@ FITS: list[tuple[pa.DataType, pa.DataType, Any, Any]] = [
 def test_convert_keeps_each_value(
     found: pa.DataType, kind: pa.DataType, value: Any, wanted: Any
 ) -> None:
-    """A value becomes the equal value of the other type; a null stays null; in slices and nested."""
+    """A value becomes the equal value of the other type, and a null stays null; nested ones too."""
     array = _array([value, None, value], found)
     for first in (0, 1, 2):
         got = convert(array.slice(first), kind)
@@ -152,7 +152,7 @@ def test_convert_refuses_a_type_that_could_change_values(found: pa.DataType, kin
 
 
 def test_convert_refuses_values_without_an_equal() -> None:
-    """Bytes that are not UTF-8, and times beyond the range of microseconds."""
+    """Examples are bytes that are not UTF-8, and times beyond the range of microseconds."""
     with pytest.raises(TypeMismatch, match="UTF8"):
         convert(pa.array([b"\xff"]), pa.string())
     with pytest.raises(TypeMismatch):
@@ -160,15 +160,15 @@ def test_convert_refuses_values_without_an_equal() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_nanoseconds_are_cut(moment: int) -> None:
-    """A time is rounded down to a microsecond, before 1970 as well."""
+def test_nanoseconds_are_rounded_down(moment: int) -> None:
+    """A time is rounded down to a microsecond, before 1970 too."""
     array = pa.array([moment], pa.int64()).view(pa.timestamp("ns"))
     got = convert(array, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
     assert got == [moment // 1000]
 
 
 def test_every_type_converts_to_its_spark_type() -> None:
-    """The inferred type of a column can be read."""
+    """So a column of an inferred type can be read."""
     for found, _, _, _ in FITS:
         kind = spark_type(found)
         assert convert(pa.nulls(2, found), kind).type == kind
@@ -176,7 +176,7 @@ def test_every_type_converts_to_its_spark_type() -> None:
 
 
 def test_names_are_matched_without_regard_to_case() -> None:
-    """As in Spark. An equal name goes first; a name that matches two is refused."""
+    """This is as in Spark. An equal name goes first; a name that matches two columns is refused."""
     assert match_names(["ID", "id", "Name"], ["id", "name", "x"]) == [1, 2, None]
     for found in (["ID", "Id"], ["id", "id"]):
         with pytest.raises(TypeMismatch, match="id"):
@@ -184,7 +184,7 @@ def test_names_are_matched_without_regard_to_case() -> None:
 
 
 def test_unknown_members_are_found_at_any_depth() -> None:
-    """In lists, maps and structs."""
+    """They are found in lists, maps and structs."""
     inner = pa.struct([("a", pa.int8()), ("b", pa.int8())])
     less = pa.struct([("a", pa.int8())])
     for wrap, name in (
@@ -199,7 +199,7 @@ def test_unknown_members_are_found_at_any_depth() -> None:
 
 
 def test_any_type_can_be_rescued() -> None:
-    """As JSON. A row of nulls is null, and nulls are left out."""
+    """A value is rescued as JSON. A row of nulls is null, and nulls are left out."""
     columns = [_array([value, None], found) for found, _, value, _ in FITS]
     names = [str(number) for number in range(len(columns))]
     got = as_json(names, columns)
@@ -216,7 +216,7 @@ def test_any_type_can_be_rescued() -> None:
     assert text.to_pylist() == ['{"m":[{"key":1,"value":"a"}],"n":[null,{}]}']
 
 
-# -- types that hold several others --------------------------------------------------------------------
+# -- unified types --------------------------------------------------------------------------------------
 
 
 def of(**columns: pa.DataType) -> pa.Schema:
@@ -281,7 +281,7 @@ SCHEMAS = st.lists(st.dictionaries(st.sampled_from("abc"), TYPES, max_size=3).ma
     ],
 )
 def test_types_that_unify(first: pa.DataType, second: pa.DataType, both: pa.DataType) -> None:
-    """The type holds both, at any depth of a column, whichever comes first."""
+    """The unified type holds both, at any depth of a column, in either order."""
     assert unify_schemas([of(a=first), of(a=second)]) == of(a=both)
     assert unify_schemas([of(a=element(second)), of(a=element(first))]).field(
         "a"
@@ -311,7 +311,7 @@ def test_types_that_unify(first: pa.DataType, second: pa.DataType, both: pa.Data
     ],
 )
 def test_types_that_do_not_unify(first: pa.DataType, second: pa.DataType, named: str) -> None:
-    """The error names the column and both types; types of text unify to string."""
+    """The error names the column and both types. Types of text unify to string."""
     with pytest.raises(ConfigurationError, match=named):
         unify_schemas([of(a=first), of(a=second)])
     found = unify_schemas([of(a=first), of(a=second)], strings=True).field("a").type
@@ -321,7 +321,7 @@ def test_types_that_do_not_unify(first: pa.DataType, second: pa.DataType, named:
 
 
 def test_columns_come_in_the_order_of_their_first_appearance() -> None:
-    """Columns with nothing but nulls as well."""
+    """This includes columns with only nulls."""
     found = unify_schemas([of(b=pa.null(), a=pa.int8()), of(c=pa.int8()), of(a=pa.int8(), b=pa.int8())])
     assert found == of(b=pa.int8(), a=pa.int8(), c=pa.int8())
     assert unify_schemas([]) == pa.schema([])
@@ -329,7 +329,7 @@ def test_columns_come_in_the_order_of_their_first_appearance() -> None:
 
 @given(SCHEMAS)
 def test_unifying_again_changes_nothing(schemas: list[pa.Schema]) -> None:
-    """A schema unified with its own parts stays the same; each column is there."""
+    """A schema unified with its own parts stays the same and keeps each column."""
     found = unify_schemas(schemas, strings=True)
     assert unify_schemas([found, *schemas], strings=True) == found
     assert set(found.names) == {name for schema in schemas for name in schema.names}
@@ -337,7 +337,7 @@ def test_unifying_again_changes_nothing(schemas: list[pa.Schema]) -> None:
 
 @given(SCHEMAS)
 def test_null_types_are_replaced(schemas: list[pa.Schema]) -> None:
-    """Nulls and structs without members become strings, and nothing else changes."""
+    """Nulls and structs without members become strings, and other types stay."""
     found = replace_null_types(unify_schemas(schemas, strings=True))
     assert "null" not in str(found).replace("not null", "")
     assert "struct<>" not in str(found)

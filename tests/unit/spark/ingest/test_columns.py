@@ -44,15 +44,18 @@ def records(**columns: list[object]) -> Records:
     return Records(batch, pa.array(range(batch.num_rows), pa.int64()))
 
 
-def test_columns_of_content_path_and_neither() -> None:
-    """A column is from the file or from a directory, or is null."""
+def test_a_column_comes_from_content_or_directory_or_is_null() -> None:
+    """A column that neither the file nor a directory has is null."""
     rows = builder(day=t.DateType(), a=LONG, b=STRING).rows(records(a=[1, 2]), SLICE, "s3://landing")
     day = datetime(2026, 11, 21).date()
     assert rows.to_pylist() == [{"day": day, "a": 1, "b": None}, {"day": day, "a": 2, "b": None}]
 
 
-def test_what_the_path_tells_is_asked_of_the_file_to_be_compared() -> None:
-    """A directory without a column is a new column, which is refused unless new columns are ignored."""
+def test_a_column_of_a_directory_is_read_from_the_file_too() -> None:
+    """The values are compared, unless new columns are ignored.
+
+    A directory without a column is a new column.
+    """
     known = {"day": t.DateType(), "x": STRING, "a": LONG}
     assert builder("ignore", **known).columns(FILE).schema.names == ["a"]
     columns = builder("fail", **known).columns(FILE)
@@ -114,8 +117,8 @@ REGIONS = pa.table({"a": ["1", "2", "3"], "region": ["us", "eu", None]})
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_directory_counts_and_what_a_record_says_else_is_kept(kind: str) -> None:
-    """The directory's value wins. Another value in a record is ignored, refused or rescued."""
+def test_the_value_of_the_directory_wins(kind: str) -> None:
+    """Another value in a record is ignored, refused or rescued."""
     known = {"a": STRING, "region": STRING}
     for path in ("in/region=eu/x", "in/Region=eu/x"):
         rows = rows_of(kind, REGIONS, path, "ignore", known)
@@ -138,8 +141,8 @@ def test_a_directory_counts_and_what_a_record_says_else_is_kept(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_directory_and_a_record_that_no_column_is_for(kind: str) -> None:
-    """Without a column, the values of directory and record are both refused, or both rescued."""
+def test_values_without_a_column_are_refused_or_rescued(kind: str) -> None:
+    """This holds for the values of the directory and of the record."""
     known = {"a": STRING}
     rows = rows_of(kind, REGIONS, "region=é%22/x", "ignore", known)
     assert rows == [{"a": a} for a in "123"]
@@ -154,15 +157,15 @@ def test_a_directory_and_a_record_that_no_column_is_for(kind: str) -> None:
     ]
 
 
-def test_a_value_that_does_not_fit_where_the_directory_does() -> None:
-    """A value that is not of its column's type is rescued once."""
+def test_a_value_that_differs_in_type_from_its_directory_is_rescued() -> None:
+    """The value is rescued only once."""
     table = pa.table({"a": ["1"], "region": ["us"]})
     [row] = rows_of("json", table, "region=5/x", "rescue", {"a": STRING, "region": LONG})
     assert row == {"a": "1", "region": 5, "_rescued": '{"region":"us"}'}
 
 
-def test_csv_without_a_header_has_no_columns_that_the_path_tells() -> None:
-    """CSV columns are matched by position, without the columns in the path."""
+def test_csv_without_a_header_skips_columns_of_the_path() -> None:
+    """Its columns are matched by position, without the columns in the path."""
     source = pinned(b"1,2\n", "day=5/x.csv")
     whole = Slice(source.file, 0, source.file.size)
     for new in ("ignore", "fail", "rescue"):
@@ -174,8 +177,8 @@ def test_csv_without_a_header_has_no_columns_that_the_path_tells() -> None:
         assert (row["a"], row["day"], row["b"]) == (1, 5, 2)
 
 
-def test_directories_that_contradict_each_other() -> None:
-    """Two directories with different values for one column make a file unreadable."""
+def test_contradicting_directories_make_a_file_unreadable() -> None:
+    """These are two directories with different values for one column."""
     rows = records(a=[1])
     for path in ("day=5/day=6/x", "Day=5/DAY=6/x"):
         slice = Slice(File(path, "e", 1, 0.0), 0, 1)
@@ -208,29 +211,29 @@ def test_directories_that_contradict_each_other() -> None:
         (NULL, LONG, None),
     ],
 )
-def test_values_as_spark_and_others_write_them(text: str, kind: t.DataType, wanted: object) -> None:
-    """Times without a zone are in UTC; escapes are UTF-8, or else one character each."""
+def test_directory_values_of_all_writers_are_parsed(text: str, kind: t.DataType, wanted: object) -> None:
+    """Times without a zone are in UTC. Escapes are UTF-8, or else one character each."""
     slice = Slice(File(f"p={text}/x", "e", 1, 0.0), 0, 1)
     [row] = builder(a=LONG, p=kind).rows(records(a=[1]), slice, "s3://landing").to_pylist()
     assert row == {"a": 1, "p": wanted}
 
 
 @pytest.mark.parametrize("text", ["0x10", "1_0", "1e400", "1.5", " ", "9223372036854775808", "ten"])
-def test_a_directory_that_is_no_whole_number(text: str) -> None:
-    """A text that is not a whole number makes the file unreadable."""
+def test_a_directory_that_is_no_integer_is_refused(text: str) -> None:
+    """Text that is not a 64-bit integer makes the file unreadable."""
     slice = Slice(File(f"p={text}/x", "e", 1, 0.0), 0, 1)
     with pytest.raises(InputUnreadable, match="do not fit column 'p'"):
         builder(a=LONG, p=LONG).rows(records(a=[1]), slice, "s3://landing")
 
 
-def test_a_directory_that_does_not_spell_its_type() -> None:
-    """The error for a value that is not of its column's type names the file."""
+def test_a_directory_that_does_not_fit_its_column_is_refused() -> None:
+    """The error names the file and the column."""
     with pytest.raises(InputUnreadable, match=r"'raw/day=2026-11-21/.*' do not fit column 'day'"):
         builder(day=LONG, a=LONG).rows(records(a=[1]), SLICE, "s3://landing")
 
 
-def test_metadata() -> None:
-    """The metadata column gives the origin of a record; a schema may ask for some fields."""
+def test_metadata_is_the_origin_of_a_record() -> None:
+    """The metadata column has the file and the offset; a schema may ask for some of its fields."""
     whole = builder(a=LONG, _metadata=METADATA)
     assert whole.columns(FILE).offsets
     rows = whole.rows(records(a=[1, 2]), SLICE, "s3://landing/in?region=r").to_pylist()
@@ -249,13 +252,13 @@ def test_metadata() -> None:
     ]
 
 
-def test_a_column_of_that_name_may_be_the_files() -> None:
-    """A column of the same name with other fields is not metadata, but content."""
+def test_a_column_named_metadata_may_be_content() -> None:
+    """It is content if it has other fields."""
     assert builder(_metadata=STRING).content.names == ["_metadata"]
 
 
-def test_rescued() -> None:
-    """Rescue needs a column for rescued values."""
+def test_rescue_needs_a_column() -> None:
+    """Without a column for rescued values, the option is refused."""
     rescuing = builder("rescue", a=LONG, _rescued=STRING)
     assert rescuing.content.names == ["a"]
     rescued = Records(pa.record_batch({"a": [1, None]}), None, pa.array([None, '{"a":"x"}']))
@@ -269,8 +272,8 @@ def test_rescued() -> None:
             builder("rescue", **columns)
 
 
-def test_travels() -> None:
-    """A row builder can be pickled."""
+def test_a_row_builder_can_be_pickled() -> None:
+    """Spark sends it to the workers."""
     copy = pickle.loads(pickle.dumps(builder(a=LONG, day=STRING)))
     assert copy.rows(records(a=[1]), SLICE, "s3://landing").to_pylist() == [
         {"a": 1, "day": "2026-11-21"}

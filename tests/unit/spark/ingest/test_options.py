@@ -27,8 +27,10 @@ def test_defaults_on_s3() -> None:
 
 
 def test_defaults_on_a_directory(tmp_path: Path) -> None:
-    """For a local directory, the state is in the directory, and all files are remembered: a file
-    that is moved into it keeps its old time."""
+    """For a local directory, the state is in the directory, and all files are remembered.
+
+    A file that is moved into the directory keeps its old time.
+    """
     options = IngestOptions.parse({"path": f"{tmp_path}/in put", "fileFormat": "binaryFile"})
     assert options.state == f"sqlite://{tmp_path}/in%20put/.commitlog/ingest.sqlite"
     assert options.settings.remember == "everything"
@@ -126,7 +128,7 @@ def test_a_glob_in_the_path(path: str, url: str, glob: str) -> None:
         ({"maxFilesPerTrigger": "9" * 5000}, "maxFilesPerTrigger"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given: dict[str, str], said: str) -> None:
+def test_wrong_values_are_refused(given: dict[str, str], said: str) -> None:
     """The error for a wrong value names the option and shows no secret."""
     with pytest.raises(ConfigurationError) as raised:
         IngestOptions.parse({**S3, **given})
@@ -151,10 +153,10 @@ def test_what_makes_no_sense_is_refused(given: dict[str, str], said: str) -> Non
         ("..input/state.sqlite", {}, False),
     ],
 )
-def test_a_state_that_the_query_would_read_is_refused(
+def test_a_state_file_in_the_input_is_refused(
     tmp_path: Path, name: str, more: dict[str, str], refused: bool
 ) -> None:
-    """A state file among the input is refused, also by another path: each batch would change it."""
+    """It is refused under any path, because each batch would change it."""
     (tmp_path / "input" / "a").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "input")
     options = {"path": f"{tmp_path}/input", "fileFormat": "binaryFile", **more}
@@ -166,7 +168,7 @@ def test_a_state_that_the_query_would_read_is_refused(
         assert IngestOptions.parse({**options, **state}).state.endswith(name)
 
 
-def test_a_format_and_on_s3_a_state_are_needed() -> None:
+def test_a_format_and_a_state_on_s3_are_required() -> None:
     """Options without a sensible default are required."""
     for missing, said in (("fileformat", "fileFormat is missing"), ("state", "option state is missing")):
         with pytest.raises(ConfigurationError, match=said):

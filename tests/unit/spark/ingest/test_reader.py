@@ -17,7 +17,7 @@ from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.ingest.reader import IngestReader
 
 
-def test_small_files_of_a_directory_are_few_tasks(tmp_path: Path) -> None:
+def test_small_files_of_a_directory_share_tasks(tmp_path: Path) -> None:
     """300 small local files are read by two tasks."""
     for number in range(300):
         (tmp_path / f"{number:03}.bin").write_bytes(b"x")
@@ -41,11 +41,10 @@ def test_small_files_of_a_directory_are_few_tasks(tmp_path: Path) -> None:
     ("format", "option", "column"),
     [("text", "wholetext", "value"), ("csv", "multiLine", "a"), ("json", "multiLine", "a")],
 )
-def test_slices_are_not_read_by_options_that_know_none(
+def test_slices_are_refused_by_options_that_read_whole_files(
     tmp_path: Path, format: str, option: str, column: str
 ) -> None:
-    """A query whose new options read files as a whole is refused while a file that was cut is not
-    yet read."""
+    """A query cannot change to such options before all slices of a file are read."""
     (tmp_path / "file").write_bytes(b'{"a":"x"}\n' * 10)
     schema = StructType([StructField(column, StringType())])
 

@@ -55,8 +55,8 @@ ID = StructType([StructField("id", LongType())])
 # -- options -----------------------------------------------------------------------------------------
 
 
-def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A URL alone means the table of names in the environment, and the store recorded there."""
+def test_a_url_needs_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL alone means the metadata store in the environment, and the store recorded there."""
     options = NamespaceWriteOptions.parse({"path": f"{URL}/deep/"})
     assert (options.name, options.path) == ("lake", "out/deep")
     assert (options.metadata, options.store, options.leases, options.commit) == (
@@ -75,8 +75,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rollForward" not in str(refused.value)
 
 
-def test_the_environment_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of names in the environment becomes an option, as do its credentials; options stay."""
+def test_the_environment_of_the_caller_gives_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metadata store and its credentials in the environment become options; given options stay."""
     monkeypatch.delenv("COMMITLOG_METADATA", raising=False)
     assert with_environment({"jobId": "j"}) == {"jobId": "j"}
     monkeypatch.setenv("COMMITLOG_METADATA", "dynamodb://names?region=x-1&secret_access_key=s")
@@ -126,7 +126,9 @@ def test_credentials_are_not_shown() -> None:
         ({"jobbid": "1"}, ConfigurationError, r"unknown option 'jobbid'; is it jobId\?; known"),
     ],
 )
-def test_options_that_are_refused(given: Mapping[str, str], error: type[CommitError], text: str) -> None:
+def test_wrong_options_are_refused(
+    given: Mapping[str, str], error: type[CommitError], text: str
+) -> None:
     """Wrong options are refused, and so are options of outputs."""
     with pytest.raises(error, match=text):
         NamespaceWriteOptions.parse({"path": URL, **given})
@@ -220,10 +222,10 @@ def test_refusals_before_there_are_files(site: Site) -> None:
         ({"ifExists": "ignore"}, None),
     ],
 )
-def test_another_driver_is_first(
+def test_a_job_is_checked_again_at_its_commit(
     site: Site, options: dict[str, str], error: type[CommitError] | None
 ) -> None:
-    """A job checks again at its commit; of two drivers, the later one publishes nothing."""
+    """Of two drivers with one job, the later one publishes nothing."""
     late = site.writer(**options)
     site.writer(jobId="one").commit([site.task(1)])
     told = [site.task(2)]
@@ -237,8 +239,8 @@ def test_another_driver_is_first(
     assert list(site.lake.list(".staging")) == []
 
 
-def test_an_abort_after_the_commit_point(site: Site) -> None:
-    """Spark calls abort after a commit that raised; it does nothing if the job is committed."""
+def test_an_abort_after_the_commit_changes_nothing(site: Site) -> None:
+    """Spark calls abort after a commit that raised, even if the job is committed."""
     writer: CommitlogWriter = site.writer()
     told = [site.task(1), site.task(2)]
     writer.commit(told)
@@ -247,8 +249,8 @@ def test_an_abort_after_the_commit_point(site: Site) -> None:
     assert list(site.source().reader(ID).read(InputPartition(None))) == []
 
 
-def test_streams(site: Site) -> None:
-    """A stream can write to a directory, batch by batch, and cannot read from it."""
+def test_a_stream_writes_and_does_not_read(site: Site) -> None:
+    """A stream can write to a directory, batch by batch, but cannot read from it."""
     source = site.source()
     with pytest.raises(NotSupported, match="cannot be read as a stream"):
         source.streamReader(ID)
@@ -268,8 +270,8 @@ def test_streams(site: Site) -> None:
 # -- reading -----------------------------------------------------------------------------------------
 
 
-def test_which_files_are_read(site: Site) -> None:
-    """Hidden files are ignored, and names of directories give the partitions of the others."""
+def test_hidden_files_are_ignored(site: Site) -> None:
+    """The names of directories give the partitions of the other files."""
     for path in ("b=1/x", "job-0/b=2/y", "z", "_b=3/w", ".hidden/x", "_temporary/x", "c/.x", "c/_x"):
         site.lake.write(f"out/{path}", b"")
     found = directory_at(site.lake, "out").files
@@ -302,8 +304,8 @@ class Replacing:
         return self.lake.stat(path)
 
 
-def test_a_directory_that_is_replaced_while_it_is_listed(site: Site) -> None:
-    """A directory that was replaced during its listing is listed again."""
+def test_a_directory_that_is_replaced_during_its_listing_is_listed_again(site: Site) -> None:
+    """If it is replaced each time, the listing ends with Conflict."""
     site.lake.write("out/old", b"")
     found = directory_at(Replacing(site.lake, 2), "out")  # type: ignore[arg-type]
     assert [file.path for file in found.files] == ["n0"]
@@ -311,8 +313,8 @@ def test_a_directory_that_is_replaced_while_it_is_listed(site: Site) -> None:
         directory_at(Replacing(site.lake, 100), "out")  # type: ignore[arg-type]
 
 
-def test_columns_that_files_tell(site: Site) -> None:
-    """Without a job, the columns are those of the first file and of the names of directories."""
+def test_columns_come_from_the_first_file_and_from_directories(site: Site) -> None:
+    """This holds for a directory without a job that has stored its columns."""
     site.lake.write("out/n=1/s=007/w=1/a.parquet", parquet(id=[1], t=["x"]))
     site.lake.write("out/n=-2/s=1/w=__HIVE_DEFAULT_PARTITION__/a.parquet", parquet(id=[1], t=["x"]))
     assert columns_at(site) == {
@@ -337,8 +339,8 @@ def test_columns_in_other_formats(site: Site, kind: str) -> None:
     assert columns_at(site) == {"id": "int"}
 
 
-def test_columns_that_nothing_tells(site: Site) -> None:
-    """The error of a directory without columns says what to do."""
+def test_a_directory_without_columns_is_refused(site: Site) -> None:
+    """The error says what to do."""
     site.lake.make_directory("out")
     with pytest.raises(NotFound, match="no job has stored columns"):
         site.source().schema()
@@ -354,8 +356,8 @@ def test_columns_that_nothing_tells(site: Site) -> None:
         site.source().schema()
 
 
-def test_jobs_and_files_of_others(site: Site) -> None:
-    """Rows can be added to foreign files with the same columns; the job then stores the columns."""
+def test_rows_are_added_to_foreign_files(site: Site) -> None:
+    """The foreign files must have the same columns; the job then stores the columns."""
     site.lake.write("out/given.parquet", parquet(id=[1]))
     with pytest.raises(ConfigurationError, match="the output has the columns"):
         site.writer(columns=StructType([StructField("id", IntegerType())]))
@@ -364,7 +366,7 @@ def test_jobs_and_files_of_others(site: Site) -> None:
     assert sorted(site.names()) == ["given.parquet", "part-2.parquet"]
 
 
-def test_objects_that_were_changed(site: Site) -> None:
+def test_a_changed_object_is_not_read(site: Site) -> None:
     """The bytes of another object at the same path are never returned."""
     site.writer().commit([site.task(1)])
     reader = site.source().reader(ID)
@@ -379,8 +381,8 @@ def test_objects_that_were_changed(site: Site) -> None:
         list(reader.read(partition))
 
 
-def test_columns_that_are_asked_for(site: Site) -> None:
-    """A query may ask for some of the columns, and for no others."""
+def test_unknown_columns_are_refused(site: Site) -> None:
+    """A query cannot ask for a column that the directory does not have."""
     site.writer().commit([site.task(1)])
     with pytest.raises(ConfigurationError, match="the output has no nope"):
         site.source().reader(StructType([StructField("nope", LongType())]))
@@ -389,7 +391,9 @@ def test_columns_that_are_asked_for(site: Site) -> None:
 # -- other readers -----------------------------------------------------------------------------------
 
 
-def test_physical_files(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_physical_files_are_listed_by_path(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The result is a list of URLs for Spark's own readers, in the order of the files' paths."""
     site.writer().commit([site.task(2, 1)])
     urls = physical_files(URL, options=site.options)

@@ -66,7 +66,7 @@ def _text(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("small", [0, 1 << 20])
 def test_rows_come_in_order_with_their_numbers(small: int) -> None:
-    """A file is read whole, whatever its size; a slice in its middle has no records."""
+    """A file of any size is read whole; a slice in its middle has no records."""
     source = stored(SIMPLE, ROWS)
     assert not AVRO.splits(source.file.path)
     with small_up_to(small):
@@ -93,8 +93,8 @@ def test_each_codec_is_read(codec: str) -> None:
         ),
     ],
 )
-def test_codecs_that_need_other_packages_in_fastavro(codec: bytes, pack: Any) -> None:
-    """Snappy, the default of many writers, with its checksum; and Zstandard."""
+def test_codecs_that_fastavro_lacks_are_read(codec: bytes, pack: Any) -> None:
+    """These are Snappy, the default of many writers, with its checksum; and Zstandard."""
     data = b"".join(_long(n) + b"\x00" for n in range(100))
     told = b'{"type":"record","name":"r","fields":[{"name":"a","type":"long"},' + (
         b'{"name":"b","type":["null","string"]}]}'
@@ -112,7 +112,7 @@ def test_codecs_that_need_other_packages_in_fastavro(codec: bytes, pack: Any) ->
 
 
 def test_types_are_those_of_spark() -> None:
-    """Simple and logical types, records, arrays, maps, enums, named types and unions with null."""
+    """These are simple and logical types, records, arrays, maps, enums, named types, and null unions."""
     moment = dt.datetime(2020, 1, 2, 3, 4, 5, 678_000)
     utc = moment.replace(tzinfo=dt.UTC)
     point = {"type": "record", "name": "n.point", "fields": [{"name": "x", "type": "int"}]}
@@ -187,7 +187,7 @@ def _logical(kind: str, name: str) -> dict[str, Any]:
     ids=["union", "inside", "empty", "decimal", "recursive"],
 )
 def test_columns_of_unsupported_types_are_refused(kind: Any) -> None:
-    """If the query reads the column, or if new columns are not ignored."""
+    """They are refused if the query reads the column, or if new columns are not ignored."""
     fields = [{"name": "a", "type": "long"}, {"name": "odd", "type": kind}]
     source = stored({"type": "record", "name": "row", "fields": fields}, [])
     with pytest.raises(InputUnreadable, match="'odd'"):
@@ -204,7 +204,7 @@ def test_columns_of_unsupported_types_are_refused(kind: Any) -> None:
 
 
 def test_columns_are_matched_widened_refused_or_rescued() -> None:
-    """As in Parquet. A query may read no column."""
+    """The rules are those of Parquet. A query may read no column."""
     source = stored(SIMPLE, ROWS[:2])
     known = pa.schema([("A", pa.float64()), ("c", pa.string())])
     assert read(source, Columns(schema=known)) == [{"A": 0.0}, {"A": 1.0}]
@@ -333,7 +333,7 @@ LIST = _record("r", "long", ["null", "r"])
     ],
 )
 def test_a_few_bytes_that_encode_many_values_are_refused(source: Pinned, said: str) -> None:
-    """Before anything is allocated for the values."""
+    """They are refused before memory is allocated for the values."""
     assert refused(source, said) == 0
 
 
@@ -375,7 +375,7 @@ def test_a_large_dictionary_of_xz_is_refused() -> None:
     """The memory that xz would allocate for it is bounded."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 29}]
     data = b"\x00" * 100
-    # To write one takes ten times its size: another size is put into the header, with its checksum.
+    # Writing one takes ten times its size, so the test patches the size in the header, and its checksum.
     good = lzma.compress(data, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0}])
     at = good.index(b"\x21\x01")
     head = bytearray(good[12 : 12 + (good[12] + 1) * 4])
@@ -398,13 +398,13 @@ def test_a_large_header_is_refused() -> None:
 
 @pytest.mark.parametrize("most", ["", "0", "1.5", "64MiB", str(2**31)])
 def test_max_block_bytes_is_a_number(most: str) -> None:
-    """From 1 to 1 GiB."""
+    """It may be from 1 to 1 GiB."""
     with pytest.raises(ConfigurationError, match="option maxBlockBytes"):
         AvroInput({"maxBlockBytes": most})
 
 
 def test_values_without_bytes_are_read_within_the_limits() -> None:
-    """Records of nulls, arrays of nulls, and lists that are nested some levels deep."""
+    """Such values are records of nulls, arrays of nulls, and lists nested some levels deep."""
     null = Columns(schema=pa.schema([("a", pa.int64())]))
     assert len(read(made(NULLS, (200_000, b"")), null)) == 200_000
     data = b"\x02" + _long(70_000) + b"\x00" + b"\x04" + _long(-3) + b"\x00\x00"
@@ -417,7 +417,7 @@ def test_values_without_bytes_are_read_within_the_limits() -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_bytes_after_the_records_of_a_block_are_refused(codec: str) -> None:
-    """They are uncounted records, or damage. The rows before are read."""
+    """They are uncounted records or damage. The rows before them are read."""
     data = b"".join(map(_long, range(10)))
     packed = zlib.compress(data)[2:-1] if codec == "deflate" else data
     schema = _record("r", "long")
@@ -448,7 +448,7 @@ DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2
     ids=["decimal", "long-decimal", "string", "enum", "union"],
 )
 def test_rows_before_an_invalid_value_are_read(kind: Any, good: bytes, bad: bytes, said: str) -> None:
-    """The error names the row, whether the value cannot be decoded or does not have its type."""
+    """The error names the row, for a value that cannot be decoded or that has another type."""
     record = _record("r", "long", kind)
     first = b"".join(_long(n) + good for n in range(100))
     second = b"".join(_long(n) + (bad if n == 150 else good) for n in range(100, 200))
@@ -463,7 +463,7 @@ def test_rows_before_an_invalid_value_are_read(kind: Any, good: bytes, bad: byte
 
 
 def test_other_content_is_unreadable() -> None:
-    """An empty object, text, an invalid schema; and another version of the object."""
+    """Such content is an empty object, text, an invalid schema, or another version of the object."""
     good = stored(SIMPLE, ROWS).get("in/a.avro").data
     value = stored({"type": "long"}, []).get("in/a.avro").data
     vast = b"Obj\x01" + _long(1) + _long(2**62)
@@ -481,7 +481,7 @@ def test_other_content_is_unreadable() -> None:
 
 
 def test_a_deeply_nested_schema_is_unreadable() -> None:
-    """The error is one of content, however deep the stack of Python is."""
+    """The error is one of content, at any depth of Python's stack."""
     good = stored(SIMPLE, ROWS).get("in/a.avro").data
     for depth in (500, 100_000):
         kind = b'{"type":"array","items":' * depth + b'"int"' + b"}" * depth
@@ -504,7 +504,7 @@ def test_columns_are_inferred_from_the_header() -> None:
 
 
 def test_without_fastavro_an_import_error_names_the_extra() -> None:
-    """The error comes when the options of a query are read; other formats work."""
+    """The error comes when the options of a query are read. Other formats work."""
     code = """
 import sys
 sys.modules["fastavro"] = None

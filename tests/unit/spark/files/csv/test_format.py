@@ -69,7 +69,7 @@ CUTS = st.lists(st.integers(1, 60), max_size=4).map(tuple)
 def test_rows_of_pythons_writer_are_read_once(
     rows: list[tuple[str, str]], cuts: tuple[int, ...], header: bool, end: str, few: int
 ) -> None:
-    """In order, whatever the cuts; an empty field is null."""
+    """They come in order, whatever the cuts; an empty field is null."""
     clean = [tuple("".join(text.splitlines()) for text in row) for row in rows]
     with io.StringIO(newline="") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator=end)
@@ -85,11 +85,11 @@ def test_rows_of_pythons_writer_are_read_once(
 
 @given(rows=ROWS, few=st.sampled_from([1, 1000]), piece=st.integers(1, 50))
 def test_line_ends_within_quotes_are_kept(rows: list[tuple[str, str]], few: int, piece: int) -> None:
-    """With option multiLine."""
+    """This needs option multiLine."""
     with io.StringIO(newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
         data = file.getvalue()
-    # A lone carriage return is a line's end, wherever it is.
+    # A lone carriage return ends a line anywhere.
     data = data.replace("\r\n", "\0").replace("\r", "\n").replace("\0", "\r\n")
     clean = [
         tuple(t.replace("\r\n", "\0").replace("\r", "\n").replace("\0", "\r\n") for t in row)
@@ -137,7 +137,7 @@ TIMES = st.sampled_from([pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz=
 def test_pyarrow_and_the_line_parser_agree(
     lines: list[str], kinds: tuple[pa.DataType, ...], options: dict[str, str]
 ) -> None:
-    """For invalid lines as well."""
+    """They agree on invalid lines too."""
     schema = pa.schema([(name, kind) for name, kind in zip("ab", kinds, strict=False)])
     data = "\n".join(lines).encode()
     found = []
@@ -191,7 +191,7 @@ def test_the_default_dialect_is_that_of_spark(
 def test_options_set_the_dialect(
     monkeypatch: pytest.MonkeyPatch, line: str, options: dict[str, str], expected: Any
 ) -> None:
-    """Separator, quote, escape, null, white space and comments."""
+    """These are separator, quote, escape, null, white space and comments."""
     if expected is None:
         with pytest.raises(InputUnreadable, match="the quotes of field 1 do not match"):
             values(line.encode(), **options)
@@ -261,7 +261,7 @@ def test_types_are_read_as_in_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_values_that_do_not_fit_are_refused_or_rescued(
     monkeypatch: pytest.MonkeyPatch, place: int, text: str
 ) -> None:
-    """Reading stops at their line; or they are null and rescued."""
+    """Reading stops at their line, or they are null and rescued."""
     line = ",".join(text if n == place else "" for n in range(len(TYPED)))
     data = f",,,,,,\n{line}\n1,,,,,,\n".encode()
     for few in (1, 1000):
@@ -298,7 +298,7 @@ def test_invalid_lines_are_refused_or_rescued() -> None:
 
 
 def test_columns_are_known_by_the_header() -> None:
-    """For each file separately, and in each slice."""
+    """Each file and each slice is matched by its own header."""
     data = b"\xef\xbb\xbf#x\n\n#y\nb,more,a\n1,2,3\n#z\n4,,6\n"
     for cut in range(len(data)):
         assert read(data, cuts=(cut,), new="rescue", header="true", comment="#") == [
@@ -324,7 +324,7 @@ def test_columns_are_known_by_the_header() -> None:
 
 @pytest.mark.parametrize("few", [1, 1000])
 def test_names_in_headers_are_matched_as_in_parquet(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    """Letter case and white space around a name do not count; an equal name goes first."""
+    """Letter case and surrounding white space do not matter; an equal name goes first."""
     monkeypatch.setattr(parser, "FEW", few)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
     for header in (b"Id, Name", b"ID\t,name ", b'"id"," Name"'):
@@ -340,7 +340,7 @@ def test_names_in_headers_are_matched_as_in_parquet(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("header", [b"id,id,name", b"id,name,ID ", b"id,,_c1"])
 @pytest.mark.parametrize("new", ["ignore", "fail", "rescue"])
 def test_a_header_with_a_name_twice_is_refused(header: bytes, new: str) -> None:
-    """Under each policy, and in inference: a value would be lost, or get into the wrong column."""
+    """Each policy and inference refuse it: a value would be lost, or be in the wrong column."""
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
     with pytest.raises(InputUnreadable, match=r"'(id|_c1)' is there twice"):
         read(header + b"\n1,2,3", schema, new=new, header="true")
@@ -364,7 +364,7 @@ def test_compressed_files_and_queries_without_columns() -> None:
 
 
 def test_columns_are_inferred() -> None:
-    """As strings with the names of the header or their number; with types if the option says so."""
+    """They are strings with the names of the header or their number; an option infers types."""
 
     def infer(data: bytes, **options: str) -> dict[str, pa.DataType]:
         schema = CsvInput(options).infer(pinned(data))
@@ -388,7 +388,7 @@ def test_columns_are_inferred() -> None:
     }
 
 
-def test_types_that_csv_cannot_hold() -> None:
+def test_types_that_csv_cannot_hold_are_refused() -> None:
     """The error names the column."""
     with pytest.raises(NotSupported, match="column 'x' is of type list"):
         CsvInput({}).check(Columns(schema=pa.schema([("x", pa.list_(pa.int8()))])))
@@ -402,7 +402,7 @@ def collect(rows: list[dict[str, Any]], data: bytes, path: str, **options: str) 
 
 
 def test_records_before_damage_are_read() -> None:
-    """Before damaged compressed data, and before a record that is too long."""
+    """The damage is in compressed data, or is a record that is too long."""
     data = gzip.compress(b"a,b\n" + b"1,x\n" * 10)[:-9]
     for breaks in ("false", "true"):
         rows: list[dict[str, Any]] = []
@@ -415,7 +415,7 @@ def test_records_before_damage_are_read() -> None:
     assert rows == [{"a": "1", "b": "2"}]
 
 
-def test_the_time_of_a_header_is_linear_in_its_columns() -> None:
+def test_the_time_to_read_a_header_is_linear_in_its_columns() -> None:
     """A hundred thousand columns take less than a second."""
     data = ",".join(f"c{number}" for number in range(100_000)).encode()
     schema = CsvInput({"header": "true"}).infer(pinned(data + b"\n", "in/file.csv"))
@@ -423,7 +423,7 @@ def test_the_time_of_a_header_is_linear_in_its_columns() -> None:
 
 
 def test_a_file_may_have_no_header() -> None:
-    """However small the slices: files of white space, or of a byte order mark."""
+    """This holds for slices of any size, in files of white space or of a byte order mark."""
     for data in (b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\n\n \n"):
         assert read(data, cuts=(1, 2), header="true") == []
 

@@ -102,7 +102,7 @@ def test_each_record_is_read_once(
     piece: int,
     feeds: bool,
 ) -> None:
-    """In order, with its offset, whatever the cuts, the line ends, the notation and the reads."""
+    """Records come in order with their offsets, whatever the cuts, line ends, notation and reads."""
     lines = [space + json.dumps(row, ensure_ascii=ascii) + space for row in rows]
     data = ends.join(lines).encode()
     with pytest.MonkeyPatch.context() as patch, pieces_of(piece):
@@ -118,7 +118,7 @@ def test_each_record_is_read_once(
 def test_values_that_do_not_fit_are_rescued(
     rows: list[dict[str, Any]], cuts: tuple[int, ...], chunk: int
 ) -> None:
-    """New members, and columns with a value that does not fit; the values that fit are kept."""
+    """New members, and columns with a value that does not fit, are rescued; other values are kept."""
     data = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode(
         "utf-8", "surrogatepass"
     )
@@ -148,7 +148,7 @@ def test_values_that_do_not_fit_are_rescued(
 def test_reading_stops_at_the_first_value_that_does_not_fit(
     rows: list[dict[str, Any]], chunk: int
 ) -> None:
-    """All records before are read; the error has its offset. New members do not matter."""
+    """All records before it are read, and the error has its offset. New members do not matter."""
     lines = [json.dumps(row).encode() + b"\n" for row in rows]
     file = pinned(b"".join(lines))
     bad = [n for n, row in enumerate(rows) if not _fits_without_new_members(row)]
@@ -192,7 +192,7 @@ def _fits_without_new_members(row: dict[str, Any]) -> bool:
     ],
 )
 def test_invalid_lines_are_refused_or_rescued(line: bytes) -> None:
-    """The error has their offset; other lines are read."""
+    """The error has the offset of the line, or the other lines are read."""
     data = b'{"i":1}\n' + line + b'\n{"i":2}'
     with pytest.raises(
         InputUnreadable, match=r"'in/file.json' cannot be read further than to byte 8: "
@@ -222,7 +222,7 @@ def test_rescued_text_is_unchanged() -> None:
 
 
 def test_new_members_are_ignored_or_refused() -> None:
-    """As the policy says."""
+    """The policy for new columns decides which."""
     data = b'{"i":1,"new":null}\n{"o":{"x":0}}\n'
     assert [row for row, _, _ in read(data)] == [{"i": 1}, {"o": {"i": None, "s": None}}]
     for lines, named in ((data, "'o.x'"), (data[:19] + b'{"y":"","x":{}}', "'y', 'x'")):
@@ -253,7 +253,7 @@ def test_other_line_separators() -> None:
 
 
 def test_a_query_without_columns_counts_lines() -> None:
-    """One record for each line."""
+    """The query has one record for each line."""
     for line in (b'{"a":1}\n', b' {"a":1}\n'):
         for count in (3, 30):
             found = records(JsonInput({}), pinned(line * count), Columns(schema=pa.schema([])))
@@ -339,7 +339,7 @@ def test_columns_are_inferred() -> None:
 
 
 def test_invalid_options_and_columns_are_refused() -> None:
-    """Encodings other than UTF-8, invalid flags, and maps without string keys."""
+    """These are encodings other than UTF-8, invalid flags, and maps without string keys."""
     for options in ({"encoding": "UTF-16"}, {"charset": "latin1"}, {"multiLine": "1"}, {"lineSep": ""}):
         with pytest.raises(ConfigurationError, match=next(iter(options))):
             JsonInput(options)
@@ -350,7 +350,7 @@ def test_invalid_options_and_columns_are_refused() -> None:
 
 
 def test_times_without_a_zone_are_in_utc() -> None:
-    """Whatever the zone of the machine or of the session."""
+    """The time zones of the machine and of the session do not matter."""
     schema = pa.schema(
         [("t", pa.timestamp("us", tz="UTC")), ("w", pa.timestamp("us")), ("d", pa.date32())]
     )

@@ -1,4 +1,4 @@
-"""The readers of JSON lines: the fast one returns the same rows as the exact one, or none."""
+"""The readers of JSON lines: the fast one returns the rows of the exact one, or none."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def arrays(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def objects(members: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[str]:
-    """Return texts that are objects, or nearly."""
+    """Return texts that are objects or similar to objects."""
     member = st.tuples(SPACE, members, SPACE).map(lambda m: f'{m[0]}"{m[1][0]}":{m[2]}{m[1][1]}')
     return st.lists(member, max_size=3).map(lambda members: "{" + ",".join(members) + "}")
 
 
-#: What a column may well have.
+#: Columns with values that often occur.
 LIKELY = {
     **dict.fromkeys("ilfdn", NUMBERS),
     **dict.fromkeys("ytw", TIMES.map(json.dumps)),
@@ -105,7 +105,7 @@ LINES = st.one_of(
 
 
 def texts(table: pa.Table) -> list[str]:
-    """Return each row as text: there, NaN equals NaN, and a year may be 0."""
+    """Return each row as text. As text, NaN equals NaN, and a year may be 0."""
     return [
         text
         for batch in table.to_batches()
@@ -122,7 +122,7 @@ def texts(table: pa.Table) -> list[str]:
 @example('{"b":true}{"b":true}')
 @given(LINES)
 def test_both_readers_agree(line: str) -> None:
-    """The fast reader returns no rows for misfits and reported new members."""
+    """The fast reader returns no rows if values do not fit or new members are reported."""
     schema = pa.schema(list(KINDS.items()))
     exact = ExactReader(schema)
     try:
@@ -140,7 +140,7 @@ def test_both_readers_agree(line: str) -> None:
 
 
 def test_plain_lines_are_read_fast() -> None:
-    """With nulls in new members, either line end, and none at the end."""
+    """They may have nulls in new members, either line end, and no end of the last line."""
     schema = pa.schema(list(KINDS.items()))
     lines = b'{"l":1,"t":"2000-01-01","new":null}\r\n{"o":{"y":"2000-01-01","z":null}}\n{}'
     quick = FastReader(schema, report_unknown=True)
@@ -150,7 +150,7 @@ def test_plain_lines_are_read_fast() -> None:
 
 
 def test_deep_nesting_does_not_crash_the_process() -> None:
-    """In a new member, whose type pyarrow would infer."""
+    """The nesting is in a new member, whose type pyarrow would infer."""
     code = """
 import pyarrow as pa
 from commitlog.spark.files.json.fast import FastReader
@@ -175,7 +175,7 @@ assert len(FastReader(pa.schema([("l", pa.int64())])).table(deep)) == 1
     ],
 )
 def test_the_smallest_decimals_are_not_read_fast(text: str) -> None:
-    """pyarrow returns zero for some of them, and crashes at others."""
+    """pyarrow returns zero for some of them, and crashes on others."""
     for kind in (pa.decimal128(38, 5), pa.list_(pa.decimal128(5, 2))):
         value = f"[{text}]" if pa.types.is_list(kind) else text
         lines = f'{{"n":{value},"s":"x"}}\n{{"n":null}}\n'.encode()
@@ -199,7 +199,7 @@ def test_the_smallest_decimals_are_not_read_fast(text: str) -> None:
     ],
 )
 def test_lines_that_pyarrow_misreads_are_not_read_fast(lines: bytes) -> None:
-    """Lines that it crashes on, miscounts, or does not check."""
+    """pyarrow crashes on these lines, miscounts them, or does not check them."""
     assert FastReader(pa.schema([("s", pa.string()), ("l", pa.int64())])).table(lines) is None
 
 
@@ -247,7 +247,7 @@ def test_lines_that_pyarrow_misreads_are_not_read_fast(lines: bytes) -> None:
     ],
 )
 def test_a_value_fits_or_is_rescued(kind: pa.DataType, text: str, value: Any) -> None:
-    """With its text, if it does not fit."""
+    """A value that does not fit is rescued with its text."""
     schema = pa.schema([("x", kind), ("y", pa.int8())])
     reader = ExactReader(schema)
     row = reader.row(f'{{"x": {text} , "y":1}}')
@@ -257,8 +257,8 @@ def test_a_value_fits_or_is_rescued(kind: pa.DataType, text: str, value: Any) ->
     assert repr(row) == repr([None if value is ... else value, 1])
 
 
-def test_nested_values_that_do_not_fit() -> None:
-    """Other values are kept; the text of the whole column is rescued, and each place reported."""
+def test_nested_values_that_do_not_fit_are_rescued() -> None:
+    """Other values are kept. The text of the whole column is rescued, and each place reported."""
     kind = pa.struct([("a", pa.list_(pa.int8())), ("m", pa.map_(pa.string(), pa.int8()))])
     reader = ExactReader(pa.schema([("x", kind), ("s", pa.string())]))
     text = '{"a": [1,"?",null], "m":{"k":"?","l":2}, "new":0, "none":null}'
@@ -280,14 +280,14 @@ def test_nested_values_that_do_not_fit() -> None:
     ],
 )
 def test_invalid_lines_are_refused(line: str) -> None:
-    """With `ValueError`."""
+    """The error is a `ValueError`."""
     with pytest.raises(ValueError):
         ExactReader(pa.schema([("a", pa.int8()), ("b", pa.list_(pa.int8()))])).row(line)
 
 
 @given(TIMES)
 def test_times_are_parsed_as_in_arrow(text: str) -> None:
-    """Where Arrow accepts the text."""
+    """This holds for text that Arrow accepts."""
     for kind, ours in (
         (pa.date32(), days_of(text)),
         (pa.timestamp("us", tz="UTC"), micros_of(text, instant=True)),
@@ -302,7 +302,7 @@ def test_times_are_parsed_as_in_arrow(text: str) -> None:
 
 @given(st.binary(max_size=9))
 def test_binary_is_base64(data: bytes) -> None:
-    """For any bytes."""
+    """This holds for any bytes."""
     row = ExactReader(pa.schema([("x", pa.binary())])).row(
         f'{{"x":"{base64.b64encode(data).decode()}"}}'
     )
