@@ -43,7 +43,7 @@ _TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}}
 _SHARED: Mapping[str, Any] = {
     "made": ("d",),
     "files": {"d/f": b"0", "d/g": b"1"},
-    "make": MaintenanceWorld,
+    "kind": MaintenanceWorld,
     "damage": share_object,
     "spared": ("record-differs", "object-shared"),
     "moments": False,
