@@ -63,9 +63,7 @@ def compact(
     try:
         from commitlog.spark.compaction import compact_output, groups_of, rewrite
     except ImportError as error:
-        raise ConfigurationError(
-            f"the command needs pyarrow and pyspark: pip install 'commitlog-store[spark]' ({error})"
-        ) from error
+        raise ConfigurationError(str(error)) from error
     location = connection.locate_directory(url)
     with ThreadPoolExecutor(WORKERS) as executor:
         output = Output(connection.open(location.store), location.path, executor=executor)
