@@ -146,7 +146,11 @@ class Maintenance:
         self._context.overlay.backing_store.verify_if_identified()
 
     def _files_among(self, paths: Collection[str]) -> Collection[str]:
-        log = None if self._context.changes.log is None else LogReader.of(self._context.changes.log.log)
+        log = (
+            None
+            if self._context.changes.log is None
+            else LogReader.of(self._context.changes.log.current)
+        )
         return find_referenced(set(paths), TableReader.of(self._context.table), log, by=(Entry,))
 
     def compact_log(
@@ -180,7 +184,7 @@ class Maintenance:
         compactor = Compactor(
             table=self._context.table,
             keys=self._context.keys,
-            log=log.log,
+            log=log.current,
             new_id=self._context.new_id,
             fence=log.check,
         )
@@ -290,7 +294,7 @@ class Maintenance:
         """
         wanted = [each for each in findings if _is_wanted(each.problem, only)]
         self._check_metadata(repairing=any(map(self._repairs_metadata, wanted)))
-        log = None if self._context.changes.log is None else self._context.changes.log.log
+        log = None if self._context.changes.log is None else self._context.changes.log.current
         context = RepairContext(
             planning=self._context.planning,
             row_planning=self._context.row_planning,
@@ -343,7 +347,7 @@ class Maintenance:
         the remaining entries are sufficient.
         """
         log = self._with_log()
-        return Recovery(table=self._context.table, log=log.log).recover(older_than=older_than)
+        return Recovery(table=self._context.table, log=log.current).recover(older_than=older_than)
 
     def _check_metadata(self, *, repairing: bool, writing: bool = True) -> None:
         """Check that this library knows the namespace's format, if the metadata record exists.
@@ -401,7 +405,7 @@ class Maintenance:
             log.check()
         except Fenced as error:
             return None, (Finding(problem=PROBLEMS["fenced"], path="", detail=str(error)),)
-        return LogReader.of(log.log), ()
+        return LogReader.of(log.current), ()
 
 
 def _is_wanted(problem: Problem, only: Collection[str] | None) -> bool:

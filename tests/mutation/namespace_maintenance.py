@@ -106,7 +106,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "RestoreClaim.remove_all",
-                "self.table.transact([*batch, self.condition])",
+                "self.table.transact([*batch, self.precondition])",
                 "self.table.transact(batch)",
             )
         ),
@@ -131,7 +131,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             ("namespace.log.restore_writer:_WINDOW", "_WINDOW = 32", "_WINDOW = 1"),
             (
                 "RestoreWriter._put_together",
-                "for item in missing), self.claim.condition])",
+                "for item in missing), self.claim.precondition])",
                 "for item in missing)])",
             ),
         ),

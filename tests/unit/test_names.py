@@ -42,10 +42,6 @@ COINAGES = {
     "words": "ids, or versions",
 }
 
-#: Modules that still have coinages in their names.
-TO_RENAME = {"namespaces"}
-TO_RENAME_BELOW = ("namespace.", "spark.")
-
 #: Import statements of examples, in doctests too.
 _IMPORT = re.compile(
     r"^(?:>>> |\.\.\. )?\s*(?:from (commitlog[\w.]*) import|import (commitlog[\w.]*))", re.M
@@ -132,9 +128,6 @@ def _explained(owner: type, member: str) -> bool:
 
 def _coined(module: Module) -> list[str]:
     """Return the names in a module with a coinage in them."""
-    name = module.name.removeprefix("commitlog.")
-    if name in TO_RENAME or name.startswith(TO_RENAME_BELOW):
-        return []
     names = [(module.name.rpartition(".")[2], 1), *module.identifiers]
     return [
         f"line {line}: {name}, for which the term may be {COINAGES[word]}"

@@ -106,7 +106,7 @@ class DirectoryCommitter:
     """Publishes jobs at one path of a namespace. Thread-safe.
 
     Args:
-        lake: the namespace.
+        namespace: the namespace.
         target: path of the directory that the jobs make, or add to. Not the root.
         clock: gives the age of attempts; waited on between attempts.
         backoff: retry policy for conflicts.
@@ -123,7 +123,7 @@ class DirectoryCommitter:
 
     def __init__(
         self,
-        lake: Namespace,
+        namespace: Namespace,
         target: str,
         *,
         clock: Clock | None = None,
@@ -135,7 +135,7 @@ class DirectoryCommitter:
             raise InvalidPath("a job cannot be the root of a namespace: name a directory in it")
         if split(target)[0] == STAGING:
             raise InvalidPath(f"{target!r} holds unpublished jobs: name another directory")
-        self.lake = lake
+        self.namespace = namespace
         self.target = target
         self._clock = SystemClock() if clock is None else clock
         self._backoff = Backoff() if backoff is None else backoff
@@ -173,8 +173,8 @@ class DirectoryCommitter:
             self._check_above()
         check_schema(None if mode == "overwrite" else found.existing)
         with contextlib.suppress(CommitError):  # a failed cleanup must not fail the job
-            abort_stale_attempts(self.lake, clock=self._clock)
-        made = self.lake.make_directory(join(STAGING, name), exist_ok=False)
+            abort_stale_attempts(self.namespace, clock=self._clock)
+        made = self.namespace.make_directory(join(STAGING, name), exist_ok=False)
         return Attempt(job_id=job_id, mode=mode, staging=made.path, id=made.id)
 
     def publish(
@@ -219,8 +219,8 @@ class DirectoryCommitter:
     def _find_moved(self, attempt: Attempt) -> Status | None:
         """Return an attempt's directory from its present path; None if it was deleted."""
         try:
-            path = self.lake.path_of(attempt.id)
-            found = None if path is None else self.lake.stat(path)
+            path = self.namespace.path_of(attempt.id)
+            found = None if path is None else self.namespace.stat(path)
         except CommitError as error:
             raise self._unknown_error(attempt) from error
         if found is not None and found.id != attempt.id:
@@ -266,21 +266,21 @@ class DirectoryCommitter:
         try:
             try:
                 expected = staged if untouched else None
-                self.lake.delete(attempt.staging, recursive=True, expected=expected)
+                self.namespace.delete(attempt.staging, recursive=True, expected=expected)
             except PreconditionFailed:
                 untouched = False
-                self.lake.delete(attempt.staging, recursive=True)
+                self.namespace.delete(attempt.staging, recursive=True)
         except NotFound:
             return False
         if untouched:
             with contextlib.suppress(CommitError):
-                self.lake.store.delete_many([data.path for data in files.values() if data.own])
+                self.namespace.store.delete_many([data.path for data in files.values() if data.own])
         return True
 
     # inside
 
     def _find_job(self, job_id: str) -> FoundJob:
-        return find_job(self.lake, self.target, job_id)
+        return find_job(self.namespace, self.target, job_id)
 
     def _check(self, found: FoundJob, job_id: str, mode: Mode) -> None:
         if found.job is not None:
@@ -300,13 +300,13 @@ class DirectoryCommitter:
         above = self.target
         while above := above.rpartition("/")[0]:
             with contextlib.suppress(NotFound):
-                if not self.lake.stat(above).is_directory:
+                if not self.namespace.stat(above).is_directory:
                     raise NotADirectory(f"{above!r} is a file: no job can be published below it")
                 return
 
     def _staged(self, attempt: Attempt) -> Status | None:
         with contextlib.suppress(NotFound):
-            return self.lake.stat(attempt.staging)
+            return self.namespace.stat(attempt.staging)
         return None
 
     def _link(self, attempt: Attempt, files: Mapping[str, Data], attributes: Mapping[str, str]) -> None:
@@ -314,12 +314,12 @@ class DirectoryCommitter:
         check_distinct(new)
         check_apart(new)
         kept = {**attributes, JOB: attempt.job_id}
-        staged = self.lake.set_attributes(attempt.staging, attributes=kept)
+        staged = self.namespace.set_attributes(attempt.staging, attributes=kept)
         if staged.created <= (self._clock.epoch() - STAGING_AGE) * 1000:
             # The store may have been cleaned of its objects since.
             self.abort(attempt)
             raise self._aborted_error(attempt)
-        _fill_directory(self.lake, attempt.staging, files, executor=self._executor)
+        _fill_directory(self.namespace, attempt.staging, files, executor=self._executor)
 
     def _rename(self, attempt: Attempt, check_schema: SchemaCheck) -> Status:
         """Rename an attempt's directory to the target, or to a part of it."""
@@ -356,15 +356,17 @@ class DirectoryCommitter:
         if existing is None:
             above = self.target.rpartition("/")[0]
             if above:
-                self.lake.make_directory(above)
-            return self.lake.rename(attempt.staging, self.target)
+                self.namespace.make_directory(above)
+            return self.namespace.rename(attempt.staging, self.target)
         if attempt.mode == "overwrite":
             inherit = partial(self._inherited, attempt)
-            return self.lake.replace(attempt.staging, self.target, expected=existing, inherit=inherit)
+            return self.namespace.replace(
+                attempt.staging, self.target, expected=existing, inherit=inherit
+            )
         wanted = check_schema(existing)
         if any(existing.attributes.get(name) != value for name, value in wanted.items()):
-            existing = self.lake.set_attributes(self.target, attributes=wanted, expected=existing)
-        return self.lake.rename(
+            existing = self.namespace.set_attributes(self.target, attributes=wanted, expected=existing)
+        return self.namespace.rename(
             attempt.staging, join(self.target, part_name(attempt.job_id)), into=existing
         )
 
@@ -379,32 +381,32 @@ class DirectoryCommitter:
 
 
 def abort_stale_attempts(
-    lake: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
+    namespace: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
 ) -> int:
     """Abort jobs that were begun, or began to be published, `older_than` seconds ago; return how many.
 
     Args:
-        lake: the namespace.
+        namespace: the namespace.
         older_than: more than the longest job takes, plus the largest difference of clocks.
         clock: the system clock by default.
     """
     now = (SystemClock() if clock is None else clock).epoch()
     aborted = 0
     try:
-        staged = [each for each in lake.list(STAGING) if each.is_directory]
+        staged = [each for each in namespace.list(STAGING) if each.is_directory]
     except NotFound:
         return 0
     for each in staged:
         # Other entries, which an earlier release allowed here, are left alone.
         if ATTEMPT.fullmatch(each.name) and each.updated <= (now - older_than) * 1000:
             with contextlib.suppress(NotFound, PreconditionFailed):  # another client does it, too
-                lake.delete(each.path, recursive=True, expected=each)
+                namespace.delete(each.path, recursive=True, expected=each)
                 aborted += 1
     return aborted
 
 
 def abort_uploads(
-    lake: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
+    namespace: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
 ) -> int:
     """Abort uploads of content that were begun `older_than` seconds ago; return how many.
 
@@ -412,19 +414,19 @@ def abort_uploads(
     programs that do not use namespaces, are left alone. Can be interrupted and repeated.
 
     Args:
-        lake: the namespace.
+        namespace: the namespace.
         older_than: more than writing any file takes, plus the largest difference of clocks. A writer
             whose upload is aborted makes no file, and gets an error.
         clock: the system clock by default.
 
     Raises `AccessDenied`, `Unavailable` and similar errors; some uploads may be aborted then.
     """
-    lake.describe()
+    namespace.describe()
     latest = (SystemClock() if clock is None else clock).epoch() - older_than
     aborted = 0
-    for upload in lake.store.list_staged():
+    for upload in namespace.store.list_staged():
         if is_content(upload.path) and upload.initiated <= latest:
-            lake.store.abort(upload)
+            namespace.store.abort(upload)
             aborted += 1
     return aborted
 
@@ -436,11 +438,13 @@ def _is_text(job_id: object) -> bool:
         return False
 
 
-def _fill_directory(lake: Namespace, top: str, files: Mapping[str, Data], *, executor: Executor) -> None:
+def _fill_directory(
+    namespace: Namespace, top: str, files: Mapping[str, Data], *, executor: Executor
+) -> None:
     """Create files, and the directories that contain them. The call can be repeated.
 
     Args:
-        lake: the namespace.
+        namespace: the namespace.
         top: path of the directory. If it is gone, it is not created again.
         files: the content of each file, by its path below `top`.
         executor: runs the work for different directories, or shards, in parallel.
@@ -455,24 +459,24 @@ def _fill_directory(lake: Namespace, top: str, files: Mapping[str, Data], *, exe
             directory = directory.rpartition("/")[0]
             by_directory.setdefault(directory, {})
     made = [
-        (_make_directory(lake, top, directory, len(named)), named)
+        (_make_directory(namespace, top, directory, len(named)), named)
         for directory, named in sorted(by_directory.items())
     ]
     filled = [each for each in made if each[1]]
     if len(filled) == 1:
-        lake.bulk_link(*filled[0], executor=executor)
+        namespace.bulk_link(*filled[0], executor=executor)
     else:
-        list(executor.map(lambda each: lake.bulk_link(*each), filled))
+        list(executor.map(lambda each: namespace.bulk_link(*each), filled))
 
 
-def _make_directory(lake: Namespace, top: str, directory: str, files: int) -> str:
+def _make_directory(namespace: Namespace, top: str, directory: str, files: int) -> str:
     """Create a directory for this number of files; return its path."""
     shards = _shards(files)
     if directory:
         # No parents: if the job is aborted meanwhile, its directory must not be created again.
-        return lake.make_directory(join(top, directory), shards=shards, parents=False).path
+        return namespace.make_directory(join(top, directory), shards=shards, parents=False).path
     if shards > 1:
-        lake.reshard(top, shards=shards)
+        namespace.reshard(top, shards=shards)
     return top
 
 

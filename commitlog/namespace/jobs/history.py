@@ -74,10 +74,10 @@ class FoundJob:
         return self.job
 
 
-def find_job(lake: Namespace, target: str, job_id: str) -> FoundJob:
+def find_job(namespace: Namespace, target: str, job_id: str) -> FoundJob:
     """Return the state of a job at a path. Raises `NotADirectory` if a file is there."""
     try:
-        existing = lake.stat(target)
+        existing = namespace.stat(target)
     except NotFound:
         return FoundJob(existing=None)
     if not existing.is_directory:
@@ -88,7 +88,7 @@ def find_job(lake: Namespace, target: str, job_id: str) -> FoundJob:
     if (replaced := find_attempt_tag(job_id, jobs)) is not None:
         return FoundJob(existing=existing, job=existing, replaced=replaced)
     with contextlib.suppress(NotFound):
-        return FoundJob(existing=existing, job=lake.stat(join(target, part_name(job_id))))
+        return FoundJob(existing=existing, job=namespace.stat(join(target, part_name(job_id))))
     return FoundJob(existing=existing)
 
 

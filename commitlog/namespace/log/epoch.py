@@ -135,7 +135,7 @@ class FencedLog:
         return self.epochs.root
 
     @property
-    def log(self) -> OperationLog:
+    def current(self) -> OperationLog:
         """The log of the table's epoch."""
         return self.epochs.log_of(self.epoch())
 

@@ -205,7 +205,9 @@ class RestoreWriter:
         missing = items
         for _ in range(_TRIES):  # a resent request may find its own records
             try:
-                self.table.transact([*(Put(item, Absent()) for item in missing), self.claim.condition])
+                self.table.transact(
+                    [*(Put(item, Absent()) for item in missing), self.claim.precondition]
+                )
                 return len(missing)
             except TransactionCanceled as error:
                 refused = error
@@ -255,12 +257,12 @@ class RestoreClaim:
     Args:
         table: the table that is written.
         keys: keys of the namespace.
-        condition: the check that no other restore began later.
+        precondition: the check that no other restore began later.
     """
 
     table: Table
     keys: Keys
-    condition: Check
+    precondition: Check
 
     @staticmethod
     def check(table: Table, keys: Keys, *, replace: bool) -> Item | None:
@@ -297,7 +299,7 @@ class RestoreClaim:
         found = cls.check(table, keys, replace=replace)
         own = {**key_items(place), "word": id, "replaces": replace, "epoch": epoch}
         seen = Absent() if found is None else Equals("word", str(found["word"]))
-        claim = cls(table=table, keys=keys, condition=Check(place, Equals("word", id)))
+        claim = cls(table=table, keys=keys, precondition=Check(place, Equals("word", id)))
         if found is not None and int(found.get("epoch", 0)) > epoch:
             raise claim.superseded()
         writes: list[Write] = [Put(own, seen)]
@@ -312,7 +314,7 @@ class RestoreClaim:
         if replace:
             table.scan_page(limit=1)
             try:
-                table.transact([Delete(keys.metadata), claim.condition])
+                table.transact([Delete(keys.metadata), claim.precondition])
             except TransactionCanceled as error:
                 raise claim.superseded() from error
         return claim
@@ -328,11 +330,11 @@ class RestoreClaim:
             )
             yield from unreadable
 
-        others = (key for key in found() if key.hash.startswith(mine) and key != self.condition.key)
+        others = (key for key in found() if key.hash.startswith(mine) and key != self.precondition.key)
         removed = 0
         while batch := [Delete(key) for key in islice(others, MAX_TRANSACTION_WRITES - 1)]:
             try:
-                self.table.transact([*batch, self.condition])
+                self.table.transact([*batch, self.precondition])
             except TransactionCanceled as error:
                 raise self.superseded() from error
             removed += len(batch)
@@ -342,12 +344,12 @@ class RestoreClaim:
         """Write the metadata and end the restore; raise `Conflict` if another restore has begun."""
         try:
             self.table.transact(
-                [Put(metadata, Absent()), Delete(self.condition.key, self.condition.condition)]
+                [Put(metadata, Absent()), Delete(self.precondition.key, self.precondition.condition)]
             )
         except TransactionCanceled as error:
             # A resent request may find its own metadata record.
             done = self.table.get(self.keys.metadata) == metadata
-            if not done or self.table.get(self.condition.key) is not None:
+            if not done or self.table.get(self.precondition.key) is not None:
                 raise self.superseded() from error
 
     def superseded(self) -> Conflict:

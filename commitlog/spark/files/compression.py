@@ -200,7 +200,7 @@ def _streams(path: str, stored: Iterator[bytes], make: Callable[[], _Decompresso
         raise _damaged(path, offset, error) from error
 
 
-class _PieceFile(io.RawIOBase):
+class _ChunkFile(io.RawIOBase):
     """A readable file of the bytes that an iterator yields."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -229,7 +229,7 @@ class _PieceFile(io.RawIOBase):
 
 
 def _by_arrow(path: str, stored: Iterator[bytes], codec: str) -> Iterator[bytes]:
-    file = _PieceFile(stored)
+    file = _ChunkFile(stored)
     try:
         with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as stream:
             while data := stream.read(_ARROW_BYTES):
