@@ -65,10 +65,10 @@ RECORDS: dict[str, Record] = {
         data=evolve(DATA, version=None),
     ),
     "tombstone": Tombstone(
-        key=KEYS.tombstone("d", "f"), change_id="w", path="raw/f", etag='"e"', stored=5, left=6_000
+        key=KEYS.tombstone("d", "f"), change_id="w", path="raw/f", etag='"e"', stored=5, written=6_000
     ),
     "tombstone of a directory": Tombstone(
-        key=KEYS.tombstone("d", "f/"), change_id="w", path="raw/f/", left=6_000
+        key=KEYS.tombstone("d", "f/"), change_id="w", path="raw/f/", written=6_000
     ),
     "marker": NamespaceMetadata(
         key=KEYS.metadata, store="s3://bucket/p", created=1_800_000_000_000, change_id="w"

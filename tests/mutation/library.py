@@ -29,7 +29,7 @@ class Definition:
 
     Attributes:
         module: the full name of its module.
-        name: its qualified name, such as ``Planner.remove``.
+        name: its qualified name, such as ``Collector.collect``.
         start, end: where its source begins and ends in the source of the module, in characters.
     """
 
@@ -66,8 +66,9 @@ class Library:
         """Return the definition that an anchor names: several only if a module defines a name again.
 
         Args:
-            anchor: a qualified name such as ``Planner.remove``. A package or module in front of it, as
-                in ``namespace:Planner.remove``, limits the search where several modules define the name.
+            anchor: a qualified name such as ``Collector.collect``. A package or module in front of it,
+                as in ``namespace:Collector.collect``, limits the search where several modules define
+                the name.
 
         Raises:
             OutOfDate: no module defines the name, or several do.

@@ -273,7 +273,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         rule="an object is listed as garbage by a repair only if no other file has it",
         edit=Edit(
             (
-                "_Fix._is_named",
+                "_Fix._is_referenced",
                 'return bool(names[row.data.path] - {f"{row.key.hash} {row.key.range}"})',
                 "return False",
             )
@@ -295,7 +295,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         rule="a repair is one transaction, on condition that everything is as it was found",
         edit=Edit(
             (
-                "_Fix.touch",
+                "_Fix.write_again",
                 "    new = evolve(new, data=data)\nself._put(new, entry.unchanged())",
                 "    new = evolve(new, data=data)\nself._put(new, None)",
             )

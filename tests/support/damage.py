@@ -564,7 +564,8 @@ DAMAGES = {
     "a tombstone is left": Damage(
         "stray-tombstone",
         lambda at: put(
-            at, Tombstone(key=KEYS.tombstone("nobody", "n"), change_id="w", path="n", etag="1", left=1)
+            at,
+            Tombstone(key=KEYS.tombstone("nobody", "n"), change_id="w", path="n", etag="1", written=1),
         ),
     ),
     "an object is gone": Damage(

@@ -31,8 +31,8 @@ from commitlog.tables.api import MAX_TRANSACTION_WRITES, Check, Delete, Equals
 
 __all__ = ["PruneReport", "Pruner"]
 
-#: Number of files between two proofs of the store's presence.
-_PROVED = 100
+#: Number of files between two verifications of the store.
+_VERIFIED = 100
 
 
 @frozen(kw_only=True)
@@ -93,26 +93,24 @@ class Pruner:
     def _prune(self, directory: Entry, done: _Totals) -> list[Entry]:
         """Prune one directory; return its subdirectories. Raises `Conflict` if it keeps changing."""
         for _ in self.backoff.attempts(self.clock):
-            now = self.overlay.tree.reread(directory)
-            if now is None:  # renamed, or deleted, meanwhile
+            current = self.overlay.tree.reread(directory)
+            if current is None:  # renamed, or deleted, meanwhile
                 return []
             rows: Iterable[Entry]
-            if now.binding is None:
-                left = self._remove_tombstones(now, list(self.overlay.tree.tombstones(now)), done)
-                rows = () if left is None else self.overlay.tree.entries(now)
+            if current.binding is None:
+                tombstones = list(self.overlay.tree.tombstones(current))
+                pruned = self._remove_tombstones(current, tombstones, done)
+                rows = () if pruned is None else self.overlay.tree.entries(current)
             else:
-                listing = diff_listing(self.overlay, now)
-                left = self._remove_rows(now, listing, done)
-                left = (
-                    None
-                    if left is None
-                    else self._remove_tombstones(left, self._unneeded(listing), done)
-                )
+                listing = diff_listing(self.overlay, current)
+                pruned = self._remove_rows(current, listing, done)
+                if pruned is not None:
+                    pruned = self._remove_tombstones(pruned, self._unneeded(listing), done)
                 rows = listing.rows()
-            if left is None:
+            if pruned is None:
                 continue
             below: list[Entry] = []
-            self._remove_files(self._missing_files(left, rows, below), done)
+            self._remove_files(self._missing_files(pruned, rows, below), done)
             return below
         raise Conflict(f"other clients kept changing directory {directory.name!r}; repeat it")
 
@@ -138,7 +136,7 @@ class Pruner:
         return [
             each
             for name, each in listing.tombstones.items()
-            if name in listing.unneeded or (before is not None and each.left <= before)
+            if name in listing.unneeded or (before is not None and each.written <= before)
         ]
 
     def _remove_tombstones(
@@ -148,13 +146,13 @@ class Pruner:
 
         A tombstone with another change id was written since, or another client prunes.
         """
-        removals = RecordDeleter(
+        deleter = RecordDeleter(
             table=self.overlay.tree.table,
             clock=self.clock,
             backoff=self.backoff,
             new_id=self.planning.new_id,
         )
-        removed = removals.remove(
+        removed = deleter.remove(
             [Delete(each.key, Equals("word", each.change_id)) for each in tombstones],
             check=Check(directory.key, directory.unchanged()),
         )
@@ -188,7 +186,7 @@ class Pruner:
                 yield entry, entry.data.path
 
     def _remove_files(self, lost: Iterator[Entry], done: _Totals) -> None:
-        while batch := list(islice(lost, _PROVED)):
+        while batch := list(islice(lost, _VERIFIED)):
             paths = {file.id: file.data.path for file in batch if file.data is not None}
             gone = self.overlay.backing_store.confirmed_missing(
                 list(paths.values()), may_be_empty=self.may_be_empty

@@ -40,7 +40,7 @@ class _View(Tree):
         return self.overlay.tree.root()
 
     def cached_root(self) -> Entry:
-        """See `Tree.known_root`."""
+        """See `Tree.cached_root`."""
         return self.overlay.tree.cached_root()
 
     def forget(self) -> None:

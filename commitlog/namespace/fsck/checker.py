@@ -107,7 +107,7 @@ class Checker:
     age: float = AGE
 
     def check(self, progress: Callable[[FsckReport], object] | None = None) -> FsckReport:
-        """Check the namespace: see `Namespace.fsck`."""
+        """Check the namespace: see `Maintenance.fsck`."""
         so_far = FsckReport()
 
         def notify(now: FsckReport) -> None:
@@ -127,7 +127,7 @@ class Checker:
                 # The other entries may be out of date without it, so skip the comparison with the log.
                 kind = PROBLEMS["unreadable-log"]
                 found.append(Finding(problem=kind, path="", detail=str(error)))
-        survey = Survey(None if log_survey is None else log_survey.outcomes)
+        survey = Survey(None if log_survey is None else log_survey.ranks)
         snapshot = survey.snapshot
         for item in self.table.scan(unreadable=lambda bad: snapshot.refuse(bad, self.keys.namespace)):
             record = snapshot.read(item, self.keys.namespace)

@@ -86,34 +86,34 @@ def plan_fix(
     fix = _Fix(context, change, finding, differing, references, dry_run=dry_run)
     match name:
         case "no-metadata" | "wrong-metadata":
-            fix.metadata()
+            fix.rewrite_metadata()
         case "corrupt-record" if finding.records[0]["place"] == NAMESPACES:
-            fix.metadata()
+            fix.rewrite_metadata()
         case "corrupt-record":
-            fix.corrupt()
+            fix.replace_corrupt_record()
         case "no-root":
-            fix.root(str(finding.id), Absent())
+            fix.recreate_root(str(finding.id), Absent())
         case "duplicate-directory":
-            fix.named_twice()
+            fix.keep_one_directory()
         case "duplicate-file":
-            fix.file_twice()
+            fix.keep_one_file()
         case "no-directory-record" | "wrong-directory-record":
-            fix.directory_record()
+            fix.rewrite_directory_record()
         case "orphan-directory" | "unreachable-entry":
-            fix.found_directory()
+            fix.recover_directory()
         case "cycle" | "bad-name":
-            fix.into_lost_and_found(fix.entries[0])
+            fix.move_to_lost_and_found(fix.entries[0])
         case "no-guard":
-            fix.guards(fix.entries[0], finding.missing)
+            fix.write_guards(fix.entries[0], finding.missing)
         case "wrong-guard":
-            fix.guards(fix.entries[0], [key_of(finding.records[-1])])
+            fix.write_guards(fix.entries[0], [key_of(finding.records[-1])])
         case "wrong-shard":
-            fix.shard()
+            fix.move_to_right_shard()
         case "duplicate-name":
             for entry in fix.entries[1:-1]:
-                fix.into_lost_and_found(entry)
+                fix.move_to_lost_and_found(entry)
         case "object-shared":
-            fix.keep_object()
+            fix.disown_object()
         case (
             "stray-guard"
             | "stray-tombstone"
@@ -123,13 +123,13 @@ def plan_fix(
         ):
             fix.remove_record()
         case "unlisted-garbage":
-            fix.put_logged(Absent())
+            fix.restore_logged(Absent())
         case "orphan-object":
-            fix.discard_object()
+            fix.list_as_garbage()
         case "log-newer" | "record-differs":
-            fix.as_logged()
+            fix.apply_log()
         case "row-newer":
-            fix.touch(fix.entries[0])
+            fix.write_again(fix.entries[0])
             fix.save_content(fix.entries[0])
     return change if change.writes else None
 
@@ -245,24 +245,24 @@ class _Fix:
 
     # entries
 
-    def touch(self, entry: Entry, *, at_least: int = 0, data: Data | None = None) -> None:
+    def write_again(self, entry: Entry, *, at_least: int = 0, data: Data | None = None) -> None:
         """Write a new version of an entry, so that the log has it."""
         new = self._new(entry, max(entry.version, at_least) + 1)
         if data is not None:
             new = evolve(new, data=data)
         self._put(new, entry.unchanged())
 
-    def named_twice(self) -> None:
+    def keep_one_directory(self) -> None:
         """Keep the entry that the log has, or else the one that the directory record names."""
         records = [item for item in self._finding.records if "called" in item]
-        kept = self._logged_one() or [
+        kept = self._logged_entries() or [
             entry
             for entry in self.entries
             if (entry.parent == TOP and entry.name == entry.id)
             or any((item["parent"], item["called"]) == (entry.parent, entry.name) for item in records)
         ]
         if self._finding.logged is not None and len(kept) != 1:
-            self.as_logged()
+            self.apply_log()
         elif len(kept) == 1:
             self._keep_one(kept[0])
             if any(
@@ -270,7 +270,7 @@ class _Fix:
             ):
                 self._write_directory_record(kept[0], is_unchanged(records[0]))
 
-    def _logged_one(self) -> list[Entry]:
+    def _logged_entries(self) -> list[Entry]:
         """Return the one of several entries that the log has, or a newer one at its place."""
         if self._finding.logged is None:
             return []
@@ -283,54 +283,54 @@ class _Fix:
         """Remove the other entries; their objects stay, since their owners are unknown."""
         others = [entry for entry in self.entries if entry is not kept]
         # Exceed the removed versions, or the log would have the kept entry as removed.
-        self.touch(kept, at_least=max(entry.version for entry in others))
+        self.write_again(kept, at_least=max(entry.version for entry in others))
         for entry in others:
             self._change.delete(entry.key, entry.unchanged())
 
-    def file_twice(self) -> None:
+    def keep_one_file(self) -> None:
         """Keep the entry that the log has, or else the one with the highest version.
 
         If several have that version, each becomes a separate file.
         """
         *_, older, newest = sorted(self.entries, key=lambda entry: entry.version)
-        kept = self._logged_one()
+        kept = self._logged_entries()
         if kept:
             self._keep_one(kept[0])
             self.save_content(kept[0])
         elif self._finding.logged is not None:
-            self.as_logged()
+            self.apply_log()
         elif older.version < newest.version:
             self._keep_one(newest)
         else:
             others = [entry for entry in self.entries if entry is not newest]
-            self.touch(newest)
+            self.write_again(newest)
             for entry in others:
                 new = evolve(self._new(entry, 1), id=self._rows.new_id())
                 self._change.put(new, entry.unchanged())
 
-    def shard(self) -> None:
+    def move_to_right_shard(self) -> None:
         """Move an entry to the right shard."""
         entry, upper = self.entries
         self._change.check(upper.key, upper.unchanged())
         self._change.delete(entry.key, entry.unchanged())
         self._move(entry, upper, entry.name, closed=TRASH in (upper.id, upper.parent))
 
-    def keep_object(self) -> None:
+    def disown_object(self) -> None:
         """Keep an object when the files that refer to it are removed."""
         for entry in self.entries:
             assert entry.data is not None
-            self.touch(entry, data=evolve(entry.data, own=False))
+            self.write_again(entry, data=evolve(entry.data, own=False))
 
     # directories
 
-    def directory_record(self) -> None:
+    def rewrite_directory_record(self) -> None:
         """Rebuild a directory record from its entry."""
         entry = self.entries[0]
-        self.touch(entry)
+        self.write_again(entry)
         record = [item for item in self._finding.records if "called" in item]
         self._write_directory_record(entry, is_unchanged(record[0]) if record else Absent())
 
-    def found_directory(self) -> None:
+    def recover_directory(self) -> None:
         """Move a directory without an entry into lost+found; remove it if it is empty."""
         id = self._finding.id
         assert id is not None
@@ -341,7 +341,7 @@ class _Fix:
             moved = self._in_lost_and_found(self._entry(id, shards))
             self._write_directory_record(moved, was)
             guards = [self._keys.guard(id, shard) for shard in range(shards.now)]
-            self.guards(moved, guards, checked=True)
+            self.write_guards(moved, guards, checked=True)
         else:
             self._change.witness = self._keys.directory(id)
             self._change.delete(self._keys.directory(id), was)
@@ -352,19 +352,19 @@ class _Fix:
             if entry.id != id and not self._change.writes_to(entry.key):
                 self._change.check(entry.key, Equals("id", entry.id))  # nor one at this place
 
-    def root(self, id: str, was: TableCondition) -> None:
+    def recreate_root(self, id: str, was: TableCondition) -> None:
         """Create the entry of the root or the trash again."""
         shards = Shards(now=TRASH_SHARDS, first=TRASH_SHARDS) if id == TRASH else self._shards_of(id)[0]
         self._put(evolve(self._entry(id, shards), key=self._keys.entry(TOP, 0, id)), was)
 
-    def into_lost_and_found(self, entry: Entry) -> None:
+    def move_to_lost_and_found(self, entry: Entry) -> None:
         """Move an entry into lost+found."""
         self._change.delete(entry.key, entry.unchanged())
         self._put_directory_record(self._in_lost_and_found(entry))
 
     # guard records and others
 
-    def guards(self, entry: Entry, keys: Iterable[Key], *, checked: bool = False) -> None:
+    def write_guards(self, entry: Entry, keys: Iterable[Key], *, checked: bool = False) -> None:
         """Write guard records of a directory, and replace existing ones."""
         if not checked:
             self._change.check(entry.key, entry.unchanged())
@@ -386,7 +386,7 @@ class _Fix:
         for key in self._finding.missing:
             self._change.check(key, Absent())
 
-    def discard_object(self) -> None:
+    def list_as_garbage(self) -> None:
         """List an object as garbage."""
         assert self._finding.object is not None
         info = self._context.store.begin_head(self._finding.object)().info
@@ -406,7 +406,7 @@ class _Fix:
         )
         self._change.put(garbage, Absent())
 
-    def metadata(self) -> None:
+    def rewrite_metadata(self) -> None:
         """Put the metadata record of the log; if it has none, put the current one again and log it."""
         rows = self._finding.records
         logged, log = self._finding.logged, self._context.changes.log
@@ -417,7 +417,7 @@ class _Fix:
             evolve(metadata, change_id=self._change.id), is_unchanged(rows[0]) if rows else Absent()
         )
 
-    def put_logged(self, was: TableCondition) -> None:
+    def restore_logged(self, was: TableCondition) -> None:
         """Put the tombstone, or the piece of garbage, of the log."""
         assert self._finding.logged is not None
         kind = parse_hash_key(key_of(self._finding.logged).hash).kind
@@ -427,7 +427,7 @@ class _Fix:
 
     # from the log
 
-    def as_logged(self) -> None:
+    def apply_log(self) -> None:
         """Apply the log; move an entry that is in the way to its place in the log, or remove it."""
         rows: dict[Key, Entry] = {}
         coming: dict[Key, Entry] = {}
@@ -438,7 +438,7 @@ class _Fix:
             for row in found_rows:
                 rows[row.key] = row
                 self._change.witness = row.key
-                self._put_consequences(finding, row)
+                self._put_side_effects(finding, row)
             if finding.logged is None:
                 continue
             logged = Entry.from_item(finding.logged)
@@ -465,12 +465,16 @@ class _Fix:
 
     def _with_content(self, finding: Finding, logged: Entry, rows: list[Entry]) -> Entry:
         """Return the entry of the log; if its object is missing, use an existing one of the rows."""
-        if finding.problem.name == "log-newer" or logged.data is None or self._has(logged.data):
+        if (
+            finding.problem.name == "log-newer"
+            or logged.data is None
+            or self._content_exists(logged.data)
+        ):
             return logged
-        found = [row.data for row in rows if row.data is not None and self._has(row.data)]
+        found = [row.data for row in rows if row.data is not None and self._content_exists(row.data)]
         return evolve(logged, data=found[0]) if found else logged
 
-    def _is_named(self, row: Entry) -> bool:
+    def _is_referenced(self, row: Entry) -> bool:
         """Return whether anything else refers, or may refer, to the object of a row."""
         names = self._references()
         if names is None or row.data is None or row.data.path not in names:
@@ -493,22 +497,28 @@ class _Fix:
             return
         if row.data is not None and row.data.path == logged.data.path:
             return
-        if self._has(logged.data) and not self._was_replaced(logged):
+        if self._content_exists(logged.data) and not self._was_replaced(logged):
             saved = evolve(logged, id=self._rows.new_id(), version=0, created=self._now)
             self._move(saved, self._lost_and_found(), f"{logged.id}-{logged.version}")
             self._change.witness = row.key
 
-    def _has(self, data: Data) -> bool:
+    def _content_exists(self, data: Data) -> bool:
         """Return whether the store has the object that a file names, unchanged."""
         info = self._context.store.begin_head(data.path)().info
         return info is not None and has_content(data, info)
 
-    def _put_consequences(self, finding: Finding, row: Entry) -> None:
+    def _put_side_effects(self, finding: Finding, row: Entry) -> None:
         """Put the garbage, tombstone and removals that follow when a row is removed or overwritten."""
         logged = None if finding.logged is None else Entry.from_item(finding.logged)
         other = logged is None or logged.data != row.data
         differs = finding.problem.name != "log-newer"  # the writer of that row is unknown
-        if row.data is not None and row.data.own and other and not differs and not self._is_named(row):
+        if (
+            row.data is not None
+            and row.data.own
+            and other
+            and not differs
+            and not self._is_referenced(row)
+        ):
             add_garbage(self._rows, self._change, row)
         if row.is_directory and logged is None:
             record = self._table.get(self._keys.directory(row.id))
@@ -527,7 +537,7 @@ class _Fix:
             guard = evolve(Guard.from_item(found), change_id=self._change.id)
             self._change.put(guard, Equals("shards", guard.shards))
 
-    def corrupt(self) -> None:
+    def replace_corrupt_record(self) -> None:
         """Replace an unreadable record by a correct one."""
         item = self._finding.records[0]
         with contextlib.suppress(CorruptRecord):
@@ -540,11 +550,11 @@ class _Fix:
             self._put(self._new(logged, logged.version + 1), is_unchanged(item))
             self._put_directory_record(logged)
         elif self._finding.logged is not None:
-            self.put_logged(is_unchanged(item))
+            self.restore_logged(is_unchanged(item))
         elif place.id == TOP and key.range in (ROOT, TRASH):
-            self.root(str(key.range), is_unchanged(item))
+            self.recreate_root(str(key.range), is_unchanged(item))
         elif place.kind == "d" and entry is not None:
-            self.touch(entry)
+            self.write_again(entry)
             self._write_directory_record(entry, is_unchanged(item))
         elif place.kind == "g" and entry is not None and entry.parent != TRASH:
             self._change.check(entry.key, entry.unchanged())

@@ -1,8 +1,8 @@
-"""A compact summary of a namespace for a check: all directories, and a few numbers for each file.
+"""A compact summary of a namespace for a check: all directories, and a few hashes for each file.
 
-The numbers show which records may be wrong; only those are read a second time and held in memory. So a
+The hashes show which records may be wrong; only those are read a second time and held in memory. So a
 check takes less than 100 bytes for each file, and 150 bytes more with a log. Equal texts have equal
-numbers, so no duplicate is missed; a record whose number is equal by chance is read again needlessly.
+hashes, so no duplicate is missed; a record whose hash is equal by chance is read again needlessly.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from commitlog.namespace.write.content import is_content
 from commitlog.oplog import Operation
 from commitlog.tables.api import Item, Key
 
-__all__ = ["LogSurvey", "Survey", "Suspects", "garbage_of", "log_number", "survey_of_log"]
+__all__ = ["LogSurvey", "Survey", "Suspects", "garbage_item_id", "log_rank", "survey_of_log"]
 
-#: Number of parts in which numbers are sorted, so that few are unpacked at a time.
+#: Number of parts in which hashes are sorted, so that few are unpacked at a time.
 _PARTS = 8
 #: Bit set in the shard of a file whose object belongs to the namespace.
 _OWN = 0x80
 _BITS = 2**64 - 1
-#: Odd, so that the same name gets different numbers in two directories.
+#: Odd, so that the same name gets different hashes in two directories.
 _SPREAD = 0x9E3779B97F4A7C15
 
 
@@ -39,13 +39,13 @@ class LogSurvey:
     """A compact summary of a log.
 
     Attributes:
-        outcomes: the number that `log_number` returns for each file, directory and piece of garbage, by
+        ranks: the number that `log_rank` returns for each file, directory and piece of garbage, by
             `State.item_id`.
         metadata: the metadata record of the namespace, as the log has it.
         pending: operations that are not decided.
     """
 
-    outcomes: dict[str, int]
+    ranks: dict[str, int]
     metadata: Item | None
     pending: tuple[Operation, ...]
 
@@ -62,23 +62,23 @@ def survey_of_log(log: LogReader, notify: Callable[[int], object]) -> LogSurvey:
 
 def _survey_of_log(log: LogReader, notify: Callable[[int], object]) -> LogSurvey:
     pending = {each.id: each for each in log.pending()}  # in this order: see `LogReader.read`
-    outcomes: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     metadata: Item | None = None
     states = log.states(lambda id: pending.pop(id, None))
     for number, state in enumerate(states, 1):
         if state.item_id == "m":
             metadata = state.item
         elif not state.item_id.startswith("t/"):
-            outcomes[state.item_id] = max(log_number(state), outcomes.get(state.item_id, 0))
+            ranks[state.item_id] = max(log_rank(state), ranks.get(state.item_id, 0))
         if number % 1000 == 0:
             notify(number)
-    return LogSurvey(outcomes=outcomes, metadata=metadata, pending=tuple(pending.values()))
+    return LogSurvey(ranks=ranks, metadata=metadata, pending=tuple(pending.values()))
 
 
-def log_number(state: State) -> int:
+def log_rank(state: State) -> int:
     """Return a number that orders the states of a file, directory or piece of garbage.
 
-    It combines the outcome and a digest of the record; the higher number is the current state.
+    It combines the rank and a digest of the record; the higher number is the current state.
     """
     return rank_of(state) << 64 | digest_of(state.item)
 
@@ -93,23 +93,23 @@ class Suspects:
     """Records to read again.
 
     Attributes:
-        files: numbers of ids.
-        objects: numbers of the paths of objects that are garbage.
-        hidden: ids of directories that have tombstones.
+        files: hashes of ids.
+        objects: hashes of the paths of objects that are garbage.
+        tombstones: ids of directories that have tombstones, and no record.
         logged: records in which the log and the table seem to differ, by `State.item_id`.
         unlisted: garbage of the log that the table does not list, and that is not a file.
     """
 
     files: frozenset[int]
     objects: frozenset[int]
-    hidden: frozenset[str]
+    tombstones: frozenset[str]
     logged: frozenset[str]
     unlisted: frozenset[str]
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.objects or self.hidden or self.logged)
+        return bool(self.files or self.objects or self.tombstones or self.logged)
 
-    def have(self, item: Item) -> bool:
+    def includes(self, item: Item) -> bool:
         """Return whether a record of the namespace is suspect; directories are held already."""
         place = parse_hash_key(str(item["place"]))
         match place.kind:
@@ -118,7 +118,7 @@ class Suspects:
             case "x":
                 return bool(self.objects)
             case "t":
-                return place.id in self.hidden
+                return place.id in self.tombstones
         return False
 
 
@@ -127,7 +127,7 @@ class Survey:
     """A collector of the records of one namespace, which selects those to read again.
 
     Args:
-        logged: the outcomes of the log, if they are to be compared; matching ones are removed.
+        logged: the ranks of the log, if they are to be compared; matching ones are removed.
 
     Attributes:
         snapshot: records held whole: directories, guard records, and unreadable items.
@@ -138,16 +138,17 @@ class Survey:
     snapshot: Snapshot = field(factory=Snapshot, init=False)
     entries: int = field(default=0, init=False)
     records: int = field(default=0, init=False)
-    #: For each file: numbers of its id, name and object, of its directory in `_homes`, and its shard.
+    #: For each file: hashes of its id, name and object; the number of its directory, and its shard.
     _ids: array[int] = field(factory=lambda: array("Q"), init=False)
     _names: array[int] = field(factory=lambda: array("Q"), init=False)
     _objects: array[int] = field(factory=lambda: array("Q"), init=False)
-    _within: array[int] = field(factory=lambda: array("L"), init=False)
+    _directories: array[int] = field(factory=lambda: array("L"), init=False)
     _shards: array[int] = field(factory=lambda: array("B"), init=False)
-    _homes: dict[str, int] = field(factory=dict, init=False)
-    #: Numbers of the paths of own objects that are garbage.
+    #: A number for each directory that has files, by its id.
+    _numbers: dict[str, int] = field(factory=dict, init=False)
+    #: Hashes of the paths of own objects that are garbage.
     _garbage: array[int] = field(factory=lambda: array("Q"), init=False)
-    _hidden: set[str] = field(factory=set, init=False)
+    _with_tombstones: set[str] = field(factory=set, init=False)
     #: Ids for which the table and the log have different records.
     _different: set[str] = field(factory=set, init=False)
     #: Ids of entries whose name cannot be part of a path.
@@ -166,16 +167,16 @@ class Survey:
             self._ids.append(hash_of(record.id))
             self._names.append(hash_of(record.name))
             self._objects.append(hash_of(record.data.path))
-            self._within.append(self._homes.setdefault(place.id, len(self._homes)))
+            self._directories.append(self._numbers.setdefault(place.id, len(self._numbers)))
             shard = place.shard if 0 <= place.shard < MAX_SHARDS else MAX_SHARDS
             self._shards.append(shard | _OWN * record.data.own)
         elif isinstance(record, Garbage):
             if record.data.own:
                 self._garbage.append(hash_of(record.data.path))
             if self.logged is not None:
-                self.logged.pop(garbage_of(record), None)
+                self.logged.pop(garbage_item_id(record), None)
         elif isinstance(record, Tombstone):
-            self._hidden.add(parse_hash_key(record.key.hash).id)
+            self._with_tombstones.add(parse_hash_key(record.key.hash).id)
         else:
             self.snapshot.keep(record)
 
@@ -191,37 +192,37 @@ class Survey:
             checks: the checks of `snapshot`, in its current state.
         """
         files = {hash_of(id) for id in self._different | self._invalid_names}
-        files |= _twice(lambda: iter(self._ids))
+        files |= _duplicates(lambda: iter(self._ids))
         directories = (each.id for each in self.snapshot.entries.values())
         files |= _common(map(hash_of, directories), self._ids)
         files |= self._misplaced(checks)
-        twice = self._named_twice(checks)
-        objects = _twice(lambda: iter(self._garbage))
+        duplicates = self._duplicate_slots(checks)
+        objects = _duplicates(lambda: iter(self._garbage))
         objects |= _common(self._garbage, self._objects)
-        several = _twice(lambda: iter(self._objects))
+        repeated = _duplicates(lambda: iter(self._objects))
         shared = objects | {
             each
             for each, shard in zip(self._objects, self._shards, strict=True)
-            if shard & _OWN and each in several
+            if shard & _OWN and each in repeated
         }
-        unknown = {number for id, number in self._homes.items() if checks.is_unknown(id)}
-        if twice or shared or unknown:
-            rows = zip(self._ids, self._named(), self._objects, self._within, strict=True)
-            for id, named, path, within in rows:
-                if named in twice or path in shared or within in unknown:
+        unknown = {number for id, number in self._numbers.items() if checks.is_unknown(id)}
+        if duplicates or shared or unknown:
+            rows = zip(self._ids, self._slot_hashes(), self._objects, self._directories, strict=True)
+            for id, slot_hash, path, directory in rows:
+                if slot_hash in duplicates or path in shared or directory in unknown:
                     files.add(id)
-                    unknown.discard(within)  # one file is enough to find the directory
+                    unknown.discard(directory)  # one file is enough to find the directory
         logged = {f"e/{id}" for id in self._different}
         left = {item_id for item_id, number in (self.logged or {}).items() if _exists(number)}
         unlisted = {item_id for item_id in left if item_id.startswith("x/")}
         logged |= left - unlisted
-        logged |= {item_id for item_id in map(_of_corrupt, self.snapshot.corrupt) if item_id is not None}
+        logged |= {item_id for item_id in map(_item_id, self.snapshot.corrupt) if item_id is not None}
         return Suspects(
             files=frozenset(files),
             objects=frozenset(objects),
-            hidden=frozenset(filter(checks.is_unknown, self._hidden)),
+            tombstones=frozenset(filter(checks.is_unknown, self._with_tombstones)),
             logged=frozenset(logged),
-            unlisted=self._not_named(unlisted),
+            unlisted=self._unreferenced(unlisted),
         )
 
     def read_again(self, table: TableReader, namespace: str, suspects: Suspects) -> None:
@@ -231,13 +232,13 @@ class Survey:
             if not str(item["place"]).startswith(mine):
                 continue
             try:
-                record = record_of(item) if suspects.have(item) else None
+                record = record_of(item) if suspects.includes(item) else None
             except (ValueError, CorruptRecord, FormatTooNew):
                 continue  # the first scan has reported it, or it is being written
             if record is not None and not (isinstance(record, Entry) and record.is_directory):
                 self.snapshot.keep(record)
 
-    def _not_named(self, unlisted: Iterable[str]) -> frozenset[str]:
+    def _unreferenced(self, unlisted: Iterable[str]) -> frozenset[str]:
         """Return the garbage of the log whose object is neither a file nor listed under another key.
 
         Keys that do not contain the path of their object are left out.
@@ -251,70 +252,72 @@ class Survey:
         return frozenset(objects.values())
 
     def _misplaced(self, checks: TreeChecks) -> set[int]:
-        """Return the numbers of the ids of files that are in a shard in which readers do not look."""
-        spread = [checks.shards_of(id) for id in self._homes]
+        """Return the hashes of the ids of files that are in a shard in which readers do not look."""
+        all_shards = [checks.shards_of(id) for id in self._numbers]
         found = set()
-        for id, name, within, shard in zip(
-            self._ids, self._names, self._within, self._shards, strict=True
+        for id, name, directory, shard in zip(
+            self._ids, self._names, self._directories, self._shards, strict=True
         ):
-            over = spread[within]
-            if over is not None and shard % _OWN not in shards_of_hash(name, over.now, over.first):
+            shards = all_shards[directory]
+            if shards is not None and shard % _OWN not in shards_of_hash(name, shards.now, shards.first):
                 found.add(id)
         return found
 
-    def _named_twice(self, checks: TreeChecks) -> set[int]:
-        """Return the numbers, as in `_named`, of names that a directory may have twice."""
+    def _duplicate_slots(self, checks: TreeChecks) -> set[int]:
+        """Return the hashes, as in `_slot_hashes`, of names that a directory may have twice."""
         # The table keeps each name unique within one shard.
-        spread = {
-            within for within, shard in zip(self._within, self._shards, strict=True) if shard % _OWN
+        sharded = {
+            directory
+            for directory, shard in zip(self._directories, self._shards, strict=True)
+            if shard % _OWN
         }
         directories = [
-            (home, place.shard, entry.name)
+            (number, place.shard, entry.name)
             for entry in self.snapshot.entries.values()
             for place in [parse_hash_key(entry.key.hash)]
-            if (home := self._homes.get(place.id)) is not None
+            if (number := self._numbers.get(place.id)) is not None
         ]
-        spread |= {home for home, shard, _ in directories if shard}
-        if not spread:
+        sharded |= {number for number, shard, _ in directories if shard}
+        if not sharded:
             return set()
 
-        def named() -> Iterator[int]:
-            for within, number in zip(self._within, self._named(), strict=True):
-                if within in spread:
+        def hashes() -> Iterator[int]:
+            for directory, number in zip(self._directories, self._slot_hashes(), strict=True):
+                if directory in sharded:
                     yield number
-            for home, _, name in directories:
-                if home in spread:
-                    yield _named_in(home, hash_of(name))
+            for number, _, name in directories:
+                if number in sharded:
+                    yield _slot_hash(number, hash_of(name))
 
-        return _twice(named)
+        return _duplicates(hashes)
 
-    def _named(self) -> Iterator[int]:
-        """Yield a number for the directory and name of each file."""
-        return map(_named_in, self._within, self._names)
+    def _slot_hashes(self) -> Iterator[int]:
+        """Yield a hash of the directory and name of each file."""
+        return map(_slot_hash, self._directories, self._names)
 
 
-def garbage_of(garbage: Garbage) -> str:
+def garbage_item_id(garbage: Garbage) -> str:
     """Return the `State.item_id` of a piece of garbage."""
     return f"x/{parse_hash_key(garbage.key.hash).id}/{garbage.key.range}"
 
 
-def _of_corrupt(key: Key) -> str | None:
+def _item_id(key: Key) -> str | None:
     """Return the `State.item_id` for the record of a key; None if the key does not show it."""
     place = parse_hash_key(key.hash)
     return f"{place.kind}/{place.id}/{key.range}" if place.kind in ("t", "x") else None
 
 
-def _named_in(directory: int, name: int) -> int:
+def _slot_hash(directory: int, name: int) -> int:
     return (name + directory * _SPREAD) & _BITS
 
 
-def _twice(numbers: Callable[[], Iterable[int]]) -> set[int]:
+def _duplicates(numbers: Callable[[], Iterable[int]]) -> set[int]:
     """Return the numbers that occur at least twice."""
-    twice: set[int] = set()
+    duplicates: set[int] = set()
     for part in range(_PARTS):
         ordered = sorted(number for number in numbers() if number % _PARTS == part)
-        twice.update(one for one, other in pairwise(ordered) if one == other)
-    return twice
+        duplicates.update(one for one, other in pairwise(ordered) if one == other)
+    return duplicates
 
 
 def _common(few: Iterable[int], many: Iterable[int]) -> set[int]:

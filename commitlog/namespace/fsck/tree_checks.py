@@ -47,11 +47,13 @@ class TreeChecks:
     def __init__(self, snapshot: Snapshot, keys: Keys) -> None:
         self.snapshot = snapshot
         self._keys = keys
-        self._named: dict[str, list[Entry]] = defaultdict(list)
-        self._files: dict[str, list[Entry]] = defaultdict(list)
+        self._directories_by_id: dict[str, list[Entry]] = defaultdict(list)
+        self._files_by_id: dict[str, list[Entry]] = defaultdict(list)
         self._children: dict[str, list[Entry]] = defaultdict(list)
         for entry in snapshot.entries.values():
-            (self._named if entry.is_directory else self._files)[entry.id].append(entry)
+            (self._directories_by_id if entry.is_directory else self._files_by_id)[entry.id].append(
+                entry
+            )
             self._children[entry.parent].append(entry)
         #: Unreadable records do exist.
         self._corrupt = {key.hash for key in snapshot.corrupt}
@@ -78,8 +80,8 @@ class TreeChecks:
         if above == TOP:
             return "" if key.range == ROOT else f"[{key.range}]"
         names, seen = [str(key.range)], {above}
-        while above not in (ROOT, TRASH) and len(self._named.get(above, ())) == 1:
-            entry = self._named[above][0]
+        while above not in (ROOT, TRASH) and len(self._directories_by_id.get(above, ())) == 1:
+            entry = self._directories_by_id[above][0]
             names.append(entry.name)
             above = entry.parent
             if above in seen:
@@ -90,12 +92,12 @@ class TreeChecks:
 
     def directory_of(self, entry: Entry) -> Entry | None:
         """Return the directory of an entry; None if it is unknown, or named twice."""
-        named = self._named.get(entry.parent, ())
+        named = self._directories_by_id.get(entry.parent, ())
         return named[0] if len(named) == 1 else None
 
     def shards_of(self, id: str) -> Shards | None:
         """Return the shards of a directory; None if it is unknown, or named twice."""
-        named = self._named.get(id, ())
+        named = self._directories_by_id.get(id, ())
         return named[0].shards if len(named) == 1 else None
 
     # unreadable records
@@ -117,26 +119,26 @@ class TreeChecks:
     def _entry_of(self, key: Key) -> Entry | None:
         """Return the entry of the directory whose record or guard record has this key, if known."""
         place = parse_hash_key(key.hash)
-        entries = self._named.get(place.id, ()) if place.kind in ("d", "g") else ()
+        entries = self._directories_by_id.get(place.id, ()) if place.kind in ("d", "g") else ()
         return entries[0] if len(entries) == 1 else None
 
     # the tree
 
     def _names(self) -> Iterator[Finding]:
-        for id, directories in list(self._named.items()):
-            entries = [*directories, *self._files.get(id, ())]
+        for id, directories in list(self._directories_by_id.items()):
+            entries = [*directories, *self._files_by_id.get(id, ())]
             if len(entries) > 1:
                 record = self.snapshot.directories.get(id)
                 yield self._finding("duplicate-directory", entries, record, id=id)
-        for id, files in self._files.items():
-            if len(files) > 1 and id not in self._named:
+        for id, files in self._files_by_id.items():
+            if len(files) > 1 and id not in self._directories_by_id:
                 yield self._finding("duplicate-file", files, id=id)
         for entry in self.snapshot.entries.values():
             if not has_path(entry):
                 yield self._finding("bad-name", [entry], id=entry.id)
 
     def _directories(self) -> Iterator[Finding]:
-        for id, entries in self._named.items():
+        for id, entries in self._directories_by_id.items():
             if id in (ROOT, TRASH) or len(entries) > 1:
                 continue
             [entry] = entries
@@ -148,9 +150,9 @@ class TreeChecks:
             elif (record.parent, record.name) != (entry.parent, entry.name):
                 yield self._finding("wrong-directory-record", [entry], record, id=id)
         for id, record in self.snapshot.directories.items():
-            if id not in self._named:
-                places = shards_of(record.name, MAX_SHARDS, 1)
-                missing = [self._keys.entry(record.parent, place, record.name) for place in places]
+            if id not in self._directories_by_id:
+                candidates = shards_of(record.name, MAX_SHARDS, 1)
+                missing = [self._keys.entry(record.parent, place, record.name) for place in candidates]
                 yield self._finding(
                     "orphan-directory",
                     [],
@@ -172,22 +174,26 @@ class TreeChecks:
 
     def is_unknown(self, id: str) -> bool:
         """Return whether a directory has no record at all."""
-        known = id in self._named or id in self.snapshot.directories or id in (ROOT, TRASH, TOP)
+        known = (
+            id in self._directories_by_id or id in self.snapshot.directories or id in (ROOT, TRASH, TOP)
+        )
         return not known and self._keys.directory(id).hash not in self._corrupt
 
     def _cycles(self) -> Iterator[Finding]:
-        above = {id: entries[0].parent for id, entries in self._named.items() if len(entries) == 1}
+        above = {
+            id: entries[0].parent for id, entries in self._directories_by_id.items() if len(entries) == 1
+        }
         done: set[str] = set()
         for start in above:
-            way: list[str] = []
+            path: list[str] = []
             id = start
             while id in above and id not in done:
                 done.add(id)
-                way.append(id)
+                path.append(id)
                 id = above[id]
-            if id in way:
-                members = sorted(way[way.index(id) :])
-                entries = [self._named[each][0] for each in members]
+            if id in path:
+                members = sorted(path[path.index(id) :])
+                entries = [self._directories_by_id[each][0] for each in members]
                 yield self._finding(
                     "cycle", entries, id=members[0], detail=f"{len(members)} directories"
                 )
@@ -196,7 +202,7 @@ class TreeChecks:
 
     def _guards(self) -> Iterator[Finding]:
         left = dict(self.snapshot.guards)
-        for id, entries in self._named.items():
+        for id, entries in self._directories_by_id.items():
             if id == TRASH or (entries[0].parent == TRASH and len(entries) == 1):
                 continue
             for entry in entries[:1]:
@@ -209,9 +215,9 @@ class TreeChecks:
                     elif guard.shards != entry.shards.now:
                         yield self._finding("wrong-guard", [entry], guard, id=id)
         for (id, _), guard in left.items():
-            if id not in self._named and (id == ROOT or id in self.snapshot.directories):
+            if id not in self._directories_by_id and (id == ROOT or id in self.snapshot.directories):
                 continue  # the repair of the directory includes its guard records
-            entries = self._named.get(id, [])
+            entries = self._directories_by_id.get(id, [])
             missing = [] if entries else [self._keys.directory(id)]
             yield self._finding(
                 "stray-guard", entries[:1], guard, missing=missing, path=f"[{id}]", id=id
@@ -219,21 +225,21 @@ class TreeChecks:
 
     def _shards(self) -> Iterator[Finding]:
         for id, children in self._children.items():
-            upper = self._named.get(id, [])
+            upper = self._directories_by_id.get(id, [])
             if len(upper) != 1:
                 continue
             shards = upper[0].shards
             names: dict[str, list[Entry]] = defaultdict(list)
             for entry in children:
                 names[entry.name].append(entry)
-                places = shards_of(entry.name, shards.now, shards.first)
-                if parse_hash_key(entry.key.hash).shard not in places:
+                candidates = shards_of(entry.name, shards.now, shards.first)
+                if parse_hash_key(entry.key.hash).shard not in candidates:
                     yield self._finding("wrong-shard", [entry, upper[0]], id=entry.id)
             for name, entries in names.items():
                 if len(entries) > 1:
-                    places = shards_of(name, shards.now, shards.first)
+                    candidates = shards_of(name, shards.now, shards.first)
                     found = sorted(
-                        entries, key=lambda each: _rank(places, parse_hash_key(each.key.hash).shard)
+                        entries, key=lambda each: _rank(candidates, parse_hash_key(each.key.hash).shard)
                     )
                     yield self._finding("duplicate-name", found, upper[0])
         for key, tombstone in self.snapshot.tombstones.items():
@@ -311,5 +317,5 @@ class TreeChecks:
         return found
 
 
-def _rank(places: tuple[int, ...], shard: int) -> int:
-    return places.index(shard) if shard in places else len(places)
+def _rank(candidates: tuple[int, ...], shard: int) -> int:
+    return candidates.index(shard) if shard in candidates else len(candidates)

@@ -73,7 +73,7 @@ class Collector:
     referenced: Callable[[Collection[str]], Collection[str]]
 
     def collect(self, progress: Callable[[GcReport], object] | None = None) -> GcReport:
-        """Remove the garbage that is due: see `Namespace.gc`."""
+        """Remove the garbage that is due: see `Maintenance.gc`."""
         done = _Totals()
         orphans: list[Garbage] = []
         due = chain.from_iterable(self._due(slot, done) for slot in range(GARBAGE_SLOTS))
@@ -157,10 +157,10 @@ class Collector:
 
     def _remove_records(self, listed: list[Garbage], done: _Totals) -> list[Garbage]:
         """Remove records; return those that this call removed."""
-        removals = RecordDeleter(
+        deleter = RecordDeleter(
             table=self.table, clock=self.clock, backoff=self.backoff, new_id=self.new_id
         )
-        removed = removals.remove([Delete(each.key, Equals("word", each.change_id)) for each in listed])
+        removed = deleter.remove([Delete(each.key, Equals("word", each.change_id)) for each in listed])
         done.failed += (
             (each.data.path, str(removed.failed[each.key]))
             for each in listed

@@ -44,7 +44,7 @@ class TrashReport:
         directories: number of removed directories.
         failed: ids of files and directories whose removal failed, and which may still exist, with the
             errors; the key of an unreadable record; ``trash`` for the trash itself. If an item fails
-            each time, its records are inconsistent: `Namespace.fsck` reports them.
+            each time, its records are inconsistent: `Maintenance.fsck` reports them.
     """
 
     files: int = 0
@@ -146,7 +146,7 @@ class TrashEmptier:
         for shard in range(trashed.shards.now):
             if next(table.query(self.keys.shard(trashed.id, shard)), None) is not None:
                 return
-        removals = RecordDeleter(
+        deleter = RecordDeleter(
             table=table,
             clock=self.changes.clock,
             backoff=self.changes.backoff,
@@ -154,7 +154,7 @@ class TrashEmptier:
         )
         tombstones = iter(table.query(self.keys.tombstones(trashed.id)))  # no more will be added
         while batch := list(islice(tombstones, MAX_TRANSACTION_WRITES)):
-            removed = removals.remove([Delete(table.schema.key_of(item)) for item in batch])
+            removed = deleter.remove([Delete(table.schema.key_of(item)) for item in batch])
             for error in removed.failed.values():
                 done.fail(trashed.id, error)
                 return

@@ -218,8 +218,13 @@ def _states(
             garbage = Garbage.from_item(item)
             yield State(item_id=f"e/{garbage.file}", version=garbage.version, item=None, began=began)
         elif where.kind == "t":
-            left = Tombstone.from_item(item)
-            yield State(item_id=f"t/{where.id}/{left.name}", version=left.left, item=item, began=began)
+            tombstone = Tombstone.from_item(item)
+            yield State(
+                item_id=f"t/{where.id}/{tombstone.name}",
+                version=tombstone.written,
+                item=item,
+                began=began,
+            )
     for key, expected in removed:
         if "version" in expected:
             item_id, version = f"e/{text(expected['id'])}", count(expected["version"])

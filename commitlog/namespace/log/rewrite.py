@@ -60,7 +60,7 @@ class LogRewriter:
     new_id: Callable[[], str] = field(repr=False)
 
     def rewrite(self, *, take_over: bool, older_than: float) -> LogRewriteReport:
-        """Rewrite the log: see `Namespace.rewrite_log`."""
+        """Rewrite the log: see `Maintenance.rewrite_log`."""
         item = self._metadata()
         metadata = NamespaceMetadata.from_item(item)
         metadata.check(writing=True)
@@ -148,7 +148,7 @@ class LogRewriter:
                 case Garbage():
                     item_id, version = f"x/{where.id}/{item['name']!s}", 1
                 case Tombstone():
-                    item_id, version = f"t/{where.id}/{record.name}", record.left
+                    item_id, version = f"t/{where.id}/{record.name}", record.written
                 case _:
                     continue
             yield State(item_id=item_id, version=version, item=item, began=now)

@@ -55,7 +55,7 @@ def tombstone_for(
         path=path,
         etag=None if entry.data is None else entry.data.etag,
         stored=None if entry.data is None else entry.data.stored,
-        left=now,
+        written=now,
     )
 
 

@@ -325,7 +325,7 @@ class Tombstone:
         etag: the object is hidden only while it has this etag; None for a prefix.
         stored: epoch second; the object is hidden only if the store received it then or earlier. None:
             at any time.
-        left: epoch millisecond at which the tombstone was written.
+        written: epoch millisecond at which the tombstone was written.
     """
 
     key: Key
@@ -333,7 +333,7 @@ class Tombstone:
     path: str
     etag: str | None = None
     stored: int | None = None
-    left: int
+    written: int
 
     def __attrs_post_init__(self) -> None:
         prefix = str(self.key.range).endswith("/")
@@ -353,7 +353,7 @@ class Tombstone:
 
     def to_item(self) -> Item:
         """Return this record as a table item."""
-        body = {"path": self.path, "etag": self.etag, "stored": self.stored, "left": self.left}
+        body = {"path": self.path, "etag": self.etag, "stored": self.stored, "left": self.written}
         return {
             **key_items(self.key),
             "word": self.change_id,
@@ -373,7 +373,7 @@ class Tombstone:
                 path=text(fields["path"]),
                 etag=maybe_text(fields["etag"]),
                 stored=maybe_count(fields["stored"]),
-                left=count(fields["left"]),
+                written=count(fields["left"]),
             ),
         )
 
