@@ -1,8 +1,7 @@
 """`connect`: open a `ConditionalStore` from a URL.
 
-This module opens the stores and tables, and provides the threads, for the rules in `commitlog.commit`.
-`open_store` and `open_table` import an implementation when a URL needs it, and the first call imports
-the rules, so that ``import commitlog`` stays cheap.
+This module opens stores, tables and threads for `commitlog.commit`. All of them are imported by the
+first call, so that ``import commitlog`` takes little time.
 """
 
 from __future__ import annotations
@@ -141,9 +140,9 @@ def connect(
         probe_report=probe_report,
         clock=clock,
         backoff=backoff,
-        open_executor=_threads,
-        lock=_Lock(),
-        finish=_Later() if remote else _now,
+        open_executor=_open_executor,
+        lock=_ForkSafeLock(),
+        finish=_DeferredWait() if remote else _wait,
         root=lambda: closing(
             open_store(evolve(place, prefix=""), clock=clock, session=of_store, client=client)
         ),
@@ -178,7 +177,7 @@ def _leases(
     return "lease", parse_table_url(commit.url).with_options({**shared, **commit.options}), commit
 
 
-def _threads() -> ThreadPoolExecutor:
+def _open_executor() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     from commitlog.commit.probe import RACERS
@@ -186,12 +185,12 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(RACERS, thread_name_prefix="commitlog-probe")
 
 
-def _now(pending: InFlight[None]) -> None:
+def _wait(pending: InFlight[None]) -> None:
     pending()
 
 
-class _Lock:
-    """A lock whose copy in a forked child is free, even if a thread held it at the fork."""
+class _ForkSafeLock:
+    """A lock that is free in a forked child, even if a thread held it at the fork."""
 
     def __init__(self) -> None:
         self._of_process: dict[int, threading.Lock] = {}
@@ -203,11 +202,11 @@ class _Lock:
         self._of_process[os.getpid()].release()
 
 
-class _Later:
-    """Reads the answer to a release when the same thread has sent its next request.
+class _DeferredWait:
+    """A function that waits for the answer to a release later, when its thread releases again.
 
     The release request is already sent, so other writers do not wait for the lease. Its holder need not
-    wait for the answer either, which has usually arrived when it is read.
+    wait for the answer either: it has usually arrived at the next release.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Opening, creation and restore of namespaces by name.
 
-These functions open the table with the names, the store with the content, and the log of the namespace.
+These functions open the metadata table, the store of the content, and the log of a namespace.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "restore_namespace",
 ]
 
-#: Environment variable with the URL of the table of names, used if no URL is given.
+#: Environment variable with the URL of the metadata table, used if no URL is given.
 METADATA = "COMMITLOG_METADATA"
 
 #: Options of the store's URL that apply only to the client that created the namespace.
@@ -54,7 +54,7 @@ _ENTRIES_AT_A_TIME = 16
 def parse_url(url: str) -> tuple[str, str]:
     """Return the name of the namespace in a URL, and the path in it.
 
-    The path after the namespace is taken as it is: it is not percent-encoded, and there is no query.
+    The path after the name is not percent-encoded, and there is no query.
 
     Raises `ConfigurationError` if it is not such a URL.
 
@@ -126,7 +126,7 @@ def open_namespace(
     >>> open_namespace("lake", metadata="memory://mounted-names").read("a/b")
     b'rows'
     """
-    how = _How(
+    options = _Options(
         commit=commit,
         leases=leases,
         probe_report=probe_report,
@@ -137,10 +137,10 @@ def open_namespace(
         stable_paths=stable_paths,
     )
     with ExitStack() as undone:
-        table = undone.enter_context(closing(_open_metadata(metadata, how.clock, session)))
-        lake = _mounted(name, table, None if store is None else _parsed(store), how)
+        table = undone.enter_context(closing(_open_metadata(metadata, options.clock, session)))
+        namespace = _open_existing(name, table, None if store is None else _parsed(store), options)
         undone.pop_all()
-        return lake
+        return namespace
 
 
 def create_namespace(
@@ -158,12 +158,12 @@ def create_namespace(
     grace: float = 3600.0,
     stable_paths: bool = False,
 ) -> Namespace:
-    """Create a namespace, and open it; if it exists already, only open it.
+    """Create a namespace and open it. If it exists, only open it.
 
-    An existing namespace must have its content in `store`, or it is a `ConfigurationError`. Whether it
-    has a log was decided when it was created.
+    An existing namespace must have its content in `store`; otherwise this raises `ConfigurationError`.
+    `log` has no effect on it.
 
-    A table of names in SQLite or in memory is created, too; a DynamoDB table has to exist
+    A metadata table in SQLite or in memory is created, too. A DynamoDB table must exist
     (``commitlog table create --for namespaces``).
 
     Args:
@@ -175,7 +175,7 @@ def create_namespace(
     Raises `AlreadyExists` if `store` has the log of a namespace with that name, but the table does not
     have the namespace: its table was lost, or is another one. Restore it, or choose another name.
     """
-    how = _How(
+    options = _Options(
         commit=commit,
         leases=leases,
         probe_report=probe_report,
@@ -187,22 +187,22 @@ def create_namespace(
     )
     place = _parsed(store)
     with ExitStack() as undone:
-        table = undone.enter_context(closing(_open_metadata(metadata, how.clock, session)))
-        _make_embedded(table)
+        table = undone.enter_context(closing(_open_metadata(metadata, options.clock, session)))
+        _create_embedded(table)
         if table.get(Keys(name).metadata) is None:
-            lake = how.open(name, table, place, log=_log_of(name) if log else None)
-            undone.callback(lake.store.close)
-            if lake.create():
+            namespace = options.open(name, table, place, log=_log_of(name) if log else None)
+            undone.callback(namespace.store.close)
+            if namespace.create():
                 undone.pop_all()
-                return lake
-            lake.store.close()
-        lake = _mounted(name, table, place, how)
-        undone.callback(lake.store.close)
-        marker = lake.describe(writing=False)
-        if _where(parse_store_url(marker.store)) != _where(place):
-            raise _elsewhere(name, marker, place)
+                return namespace
+            namespace.store.close()
+        namespace = _open_existing(name, table, place, options)
+        undone.callback(namespace.store.close)
+        found = namespace.describe(writing=False)
+        if _location(parse_store_url(found.store)) != _location(place):
+            raise _other_store(name, found, place)
         undone.pop_all()
-        return lake
+        return namespace
 
 
 @contextmanager
@@ -224,7 +224,7 @@ def restore_namespace(
     Arguments and errors are as for `open_namespace`. `store` must be the store that the namespace was
     created with: after the loss of the table no other record has it.
     """
-    how = _How(
+    options = _Options(
         commit=commit,
         leases=leases,
         probe_report=probe_report,
@@ -232,14 +232,17 @@ def restore_namespace(
         clock=clock,
         backoff=backoff,
     )
-    with closing(_open_metadata(metadata, how.clock, session)) as table, how.connect(store) as logged:
-        log = how.log(logged, _log_of(Keys(name).namespace))
+    with (
+        closing(_open_metadata(metadata, options.clock, session)) as table,
+        options.connect(store) as logged,
+    ):
+        log = options.log(logged, _log_of(Keys(name).namespace))
         if not any(logged.list(log.prefix)):
             raise NotFound(
                 f"{logged.url} has no log of a namespace {name!r}: name the store that it was"
                 " created with"
             )
-        _make_embedded(table)
+        _create_embedded(table)
         yield Restorer(table=table, store=logged.object_store, log=log, name=name)
 
 
@@ -248,7 +251,7 @@ def _clock_of(clock: Clock | None) -> Clock:
 
 
 @frozen(kw_only=True)
-class _How:
+class _Options:
     """Options for opening a namespace; see `open_namespace`."""
 
     commit: str
@@ -307,19 +310,19 @@ def _reading_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_ENTRIES_AT_A_TIME, "commitlog-log")
 
 
-def _mounted(name: str, table: Table, given: Url | None, how: _How) -> Namespace:
+def _open_existing(name: str, table: Table, store: Url | None, options: _Options) -> Namespace:
     item = table.get(Keys(name).metadata)
     if item is None:
         raise namespace_not_found(name, table.url)
-    marker = NamespaceMetadata.from_item(item)
-    marker.check(writing=False)
-    place = _without(parse_store_url(marker.store), _OF_CREATOR)
+    metadata = NamespaceMetadata.from_item(item)
+    metadata.check(writing=False)
+    place = _without_options(parse_store_url(metadata.store), _OF_CREATOR)
     # A directory may be mounted at another path; a bucket has only one name.
-    if given is not None and (
-        place.scheme != given.scheme or (place.scheme == "s3" and _where(place) != _where(given))
+    if store is not None and (
+        place.scheme != store.scheme or (place.scheme == "s3" and _location(place) != _location(store))
     ):
-        raise _elsewhere(name, marker, given)
-    return how.open(name, table, place if given is None else given, log=marker.log)
+        raise _other_store(name, metadata, store)
+    return options.open(name, table, place if store is None else store, log=metadata.log)
 
 
 def _parsed(store: str | Url) -> Url:
@@ -330,28 +333,30 @@ def _log_of(name: str) -> str:
     return f"_commitlog/namespaces/{name}/log"
 
 
-def _without(url: Url, options: frozenset[str]) -> Url:
+def _without_options(url: Url, options: frozenset[str]) -> Url:
     return evolve(url, options={k: v for k, v in url.options.items() if k not in options})
 
 
-def _where(url: Url) -> tuple[str, str]:
+def _location(url: Url) -> tuple[str, str]:
     return os.path.realpath(url.name) if url.scheme == "file" else url.name, url.prefix
 
 
-def _elsewhere(name: str, marker: NamespaceMetadata, given: Url) -> ConfigurationError:
-    return ConfigurationError(f"the content of namespace {name!r} is in {marker.store}, not in {given}")
+def _other_store(name: str, metadata: NamespaceMetadata, store: Url) -> ConfigurationError:
+    return ConfigurationError(
+        f"the content of namespace {name!r} is in {metadata.store}, not in {store}"
+    )
 
 
 def _open_metadata(metadata: str | Url | None, clock: Clock, session: Boto3Session | None) -> Table:
-    given = metadata or os.environ.get(METADATA)
-    if not given:
+    url = metadata or os.environ.get(METADATA)
+    if not url:
         raise ConfigurationError(
             "no table of names is given: dynamodb://NAME or sqlite:///ABSOLUTE/FILE, as argument or"
             f" option 'metadata', or in the environment variable {METADATA}"
         )
-    return open_table(given, NAMESPACE_SCHEMA, clock=clock, session=session)
+    return open_table(url, NAMESPACE_SCHEMA, clock=clock, session=session)
 
 
-def _make_embedded(table: Table) -> None:
+def _create_embedded(table: Table) -> None:
     if parse_table_url(table.url).scheme != "dynamodb":
         table.create()

@@ -165,7 +165,7 @@ class AwsSession:
                 options.access_key_id, options.secret_access_key, options.session_token
             )
         region = options.region or found.region
-        self._region_given = region is not None
+        self._has_region = region is not None
         #: The region in signatures.
         self.region: str = region or _CUSTOM_REGION
         config = found.config
@@ -215,7 +215,7 @@ class AwsSession:
         try:
             client = self._client(service, own)
             url: str = client.meta.endpoint_url
-            if not self._region_given and _is_of_amazon(url):
+            if not self._has_region and _is_of_amazon(url):
                 raise ConfigurationError(
                     "no AWS region found: set AWS_DEFAULT_REGION, or pass region=… or endpoint_url=…"
                 )

@@ -150,7 +150,7 @@ class ProbeCache:
         self.findings = findings
         self._open_executor = open_executor
         self._new_id = new_id
-        self._given = ProbeReport(url=store.url, rows=()) if probe_report is None else probe_report
+        self._initial = ProbeReport(url=store.url, rows=()) if probe_report is None else probe_report
         # Entries are only added, each in one step, so no thread can undo the change of another.
         self._found: dict[Kind, tuple[ProbeResult, ...]] = {}
         self._proven: dict[Kind, bool] = {}
@@ -160,8 +160,8 @@ class ProbeCache:
     def report(self) -> ProbeReport:
         """All results known so far."""
         found = dict(self._found)
-        rows = (row for kind in Kind for row in found.get(kind) or self._given.of(kind))
-        return evolve(self._given, rows=rows)
+        rows = (row for kind in Kind for row in found.get(kind) or self._initial.of(kind))
+        return evolve(self._initial, rows=rows)
 
     def proves(self, kind: Kind) -> bool:
         """Return whether the store handles requests of that kind correctly.
@@ -186,12 +186,12 @@ class ProbeCache:
         return self._bare[kind]
 
     def _find(self, kind: Kind) -> tuple[ProbeResult, ...]:
-        """Return the results for all clients: from the table, else the given report, else measured."""
+        """Return the results for all clients: from the table, else the initial report, else measured."""
         kept = () if self.findings is None else self.findings.get(kind)
-        given = self._given.of(kind)
-        rows = kept or given or self._measure(kind)
+        initial = self._initial.of(kind)
+        rows = kept or initial or self._measure(kind)
         # A measurement without races proves nothing, and must not prevent one with races.
-        if self.findings is None or kept or not (given or self._open_executor):
+        if self.findings is None or kept or not (initial or self._open_executor):
             return rows
         return self.findings.agree(kind, rows)
 

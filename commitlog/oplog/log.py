@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 _PENDING, _DECIDED = "pending", "decided"
 
 #: The field that `compact` adds to a decision before it removes the pending entry.
-_DATED_ANEW = "dated_anew"
+_REDATED = "dated_anew"
 
 #: Maximum number of entries that are being read, or were read and not yet consumed. An entry usually has
 #: some kilobytes, and four megabytes at most.
@@ -88,8 +88,8 @@ class OperationLog:
         retention: minimum number of seconds for which a decision is kept; the same for all users of a
             log.
         new_id: makes the unique part of an operation's id.
-        threads: opens an executor to read several entries at a time; None: entries are read one after
-            the other.
+        open_executor: opens an executor to read several entries in parallel; None: entries are read one
+            after the other.
 
     Attributes:
         prefix, retention: as given.
@@ -369,7 +369,7 @@ class OperationLog:
             elif most is None or len(old) < most:
                 old.append(entry)
         for name in left:
-            self._decided.note(name, _DATED_ANEW)
+            self._decided.note(name, _REDATED)
         self._pending.remove_all(left)
         if save is not None:
             bound = min(undecided.values(), default=math.inf) - self.retention / 4
@@ -485,7 +485,7 @@ class OperationLog:
 
     def _take_back(self, operation: Operation) -> bool:
         """Remove the decision just written if there was an earlier one; return whether there was."""
-        if self._pending.exists(operation.id) or self._decided.get(operation.id).body.get(_DATED_ANEW):
+        if self._pending.exists(operation.id) or self._decided.get(operation.id).body.get(_REDATED):
             return False
         self._decided.remove(operation.id)
         return True
@@ -520,8 +520,9 @@ def _operation(id: str, document: Document) -> Operation:
 
 def _began(id: str) -> float:
     """Return the epoch second in an id; the earliest of all for a foreign id."""
-    told = id.partition("-")[0]
-    return int(told) / 1000 if told.isascii() and told.isdigit() else 0.0
+    milliseconds = id.partition("-")[0]
+    is_number = milliseconds.isascii() and milliseconds.isdigit()
+    return int(milliseconds) / 1000 if is_number else 0.0
 
 
 def _forgotten(operation: Operation) -> NotFound:

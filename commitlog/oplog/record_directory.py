@@ -88,6 +88,6 @@ class RecordDirectory:
 
     def now(self, clock: Clock) -> float:
         """Return the time of the store's clock, which dates entries; else that of `clock`."""
-        told = self._store.begin_head(self.path("now"))().store_time
+        store_time = self._store.begin_head(self.path("now"))().store_time
         # The store's time is rounded down, and no entry may seem to lie in the future.
-        return clock.epoch() if told is None else told + 1
+        return clock.epoch() if store_time is None else store_time + 1

@@ -33,7 +33,7 @@ def slices(file: File, cuts: Sequence[int] = ()) -> list[Slice]:
 def pieces_of(size: int) -> Iterator[None]:
     """Read files in parts of `size` bytes within the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compression, "PIECE_BYTES", size)
+        patch.setattr(compression, "CHUNK_BYTES", size)
         patch.setattr(compression, "_FEED_BYTES", size)
         patch.setattr(lines, "_BEYOND", size)
         yield

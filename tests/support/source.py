@@ -161,7 +161,7 @@ class Module:
 
     @cached_property
     def identifiers(self) -> Sequence[tuple[str, int]]:
-        """The names of classes, functions, parameters and fields, with their lines."""
+        """The names of classes, functions, parameters, constants and attributes, with their lines."""
         return [each for node, _ in self._nodes for each in _identifiers(node)]
 
     @cached_property
@@ -236,6 +236,10 @@ def _identifiers(node: ast.AST) -> Iterator[tuple[str, int]]:
         yield node.arg, node.lineno
     elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         yield node.target.id, node.lineno
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id.isupper():
+        yield node.id, node.lineno
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node.attr, node.lineno
 
 
 def words(identifier: str) -> list[str]:

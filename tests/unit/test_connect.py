@@ -16,7 +16,7 @@ import commitlog
 from commitlog import connect as function
 from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
-from commitlog.connect import _Later, connect
+from commitlog.connect import _DeferredWait, connect
 from commitlog.errors import AlreadyExists, ConfigurationError, NotSupported, TableNotFound
 from commitlog.tables.api import Key
 from commitlog.tables.open import open_table
@@ -132,7 +132,7 @@ def test_a_table_has_its_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_response_to_a_release_is_read_before_the_next_release() -> None:
     """Each thread reads its own response at its next call, and no response twice."""
     read: list[str] = []
-    later = _Later()
+    later = _DeferredWait()
     later(lambda: read.append("one"))
     assert read == []
     other = threading.Thread(target=later, args=(lambda: read.append("other"),))
@@ -146,7 +146,7 @@ def test_the_response_to_a_release_is_read_before_the_next_release() -> None:
 def test_a_forked_child_leaves_the_response_to_its_parent() -> None:
     """Otherwise both would read from one connection."""
     read: list[str] = []
-    later = _Later()
+    later = _DeferredWait()
     later(lambda: read.append("parent's"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # a fork in a process with threads

@@ -138,5 +138,5 @@ def _coined(module: Module) -> list[str]:
 
 
 def test_names_are_terms() -> None:
-    """No module, class, function, parameter or field has a coinage in its name."""
+    """No module, class, function, parameter, constant or attribute has a coinage in its name."""
     assert not {module.name: found for module in MODULES.values() if (found := _coined(module))}

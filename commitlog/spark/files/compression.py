@@ -19,13 +19,13 @@ import pyarrow as pa
 from commitlog.errors import CommitError, InputUnreadable
 from commitlog.spark.files.io import SinkFile, StoredObject
 
-__all__ = ["PIECE_BYTES", "SUFFIXES", "compress", "content_of", "is_compressed", "ranges_of"]
+__all__ = ["CHUNK_BYTES", "SUFFIXES", "compress", "content_of", "is_compressed", "ranges_of"]
 
 #: Suffix of a file's name by compression, for files of outputs. The first is the default, as in Spark.
 SUFFIXES = MappingProxyType({"none": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst"})
 
 #: Bytes of one request, and of one piece of content.
-PIECE_BYTES = 8 * 1024 * 1024
+CHUNK_BYTES = 8 * 1024 * 1024
 
 #: Compressed bytes for one call of a decompressor. If the call fails, its output is lost.
 _FEED_BYTES = 64 * 1024
@@ -118,22 +118,22 @@ def ranges_of(source: StoredObject, start: int, end: int, *, beyond: int = 0) ->
         beyond: number of bytes after `end` to read in the same request. Later bytes are read in small
             ranges first.
 
-    A file of at most `PIECE_BYTES`, or an empty one, is one request. Raises the errors of the store.
+    A file of at most `CHUNK_BYTES`, or an empty one, is one request. Raises the errors of the store.
     """
     size = source.size
-    if start == 0 and size <= min(PIECE_BYTES, end + beyond):
+    if start == 0 and size <= min(CHUNK_BYTES, end + beyond):
         yield source.get()
         return
     sure = min(end + beyond, size)
     while start < sure:
-        stop = min(start + PIECE_BYTES, sure)
+        stop = min(start + CHUNK_BYTES, sure)
         yield source.get(start, stop)
         start = stop
     step = max(_FEED_BYTES, beyond)
     while start < size:
         stop = min(start + step, size)
         yield source.get(start, stop)
-        start, step = stop, min(2 * step, PIECE_BYTES)
+        start, step = stop, min(2 * step, CHUNK_BYTES)
 
 
 def content_of(source: StoredObject) -> Iterator[bytes]:
@@ -180,9 +180,9 @@ def _streams(path: str, stored: Iterator[bytes], make: Callable[[], _Decompresso
                 while data:
                     if decompressor is None:
                         decompressor = make()
-                    yield decompressor.decompress(data, PIECE_BYTES)
+                    yield decompressor.decompress(data, CHUNK_BYTES)
                     while not decompressor.eof and not decompressor.needs_input:
-                        yield decompressor.decompress(b"", PIECE_BYTES)
+                        yield decompressor.decompress(b"", CHUNK_BYTES)
                     data = b""
                     if decompressor.eof:
                         data = decompressor.unused_data.lstrip(b"\0")
@@ -190,7 +190,7 @@ def _streams(path: str, stored: Iterator[bytes], make: Callable[[], _Decompresso
                 offset += min(_FEED_BYTES, len(piece) - at)
         while decompressor is not None and not decompressor.eof:
             # It may have kept output for which there was no space.
-            rest = decompressor.decompress(b"", PIECE_BYTES)
+            rest = decompressor.decompress(b"", CHUNK_BYTES)
             if not rest:
                 raise EOFError("the compressed stream ends early")
             yield rest
@@ -247,7 +247,7 @@ def _damaged(path: str, offset: int, error: Exception) -> InputUnreadable:
 
 
 def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of `PIECE_BYTES`; before an error, yield all bytes before it."""
+    """Yield the same bytes in pieces of `CHUNK_BYTES`; before an error, yield all bytes before it."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -256,7 +256,7 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
                 continue
             parts.append(piece)
             size += len(piece)
-            if size >= PIECE_BYTES:
+            if size >= CHUNK_BYTES:
                 yield b"".join(parts)
                 parts, size = [], 0
     except InputUnreadable:

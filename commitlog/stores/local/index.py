@@ -193,7 +193,7 @@ class Index:
         self._file = file
         self._durable = durable
         self._turn = threading.Lock()
-        self._gate = threading.Condition()
+        self._returned = threading.Condition()
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
         self._checkpoints = Checkpoints(file, partial(_connect_to_copy, file, durable))
@@ -321,14 +321,14 @@ class Index:
 
     def close(self) -> None:
         """Close the connections that are not in use. Idempotent."""
-        with self._gate:
+        with self._returned:
             while self._idle:
                 self._idle.pop().close()
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection to this thread alone."""
-        with self._gate:
+        with self._returned:
             self._lent += 1
             connection = self._idle.pop() if self._idle else None
         try:
@@ -349,21 +349,21 @@ class Index:
                 else:
                     connection.close()
         finally:
-            with self._gate:
+            with self._returned:
                 self._lent -= 1
-                self._gate.notify_all()
+                self._returned.notify_all()
 
     def put_away(self) -> None:
         """See `commitlog._sqlite.fork_safety`."""
-        self._gate.acquire()
-        self._gate.wait_for(lambda: not self._lent, timeout=PATIENCE)
+        self._returned.acquire()
+        self._returned.wait_for(lambda: not self._lent, timeout=PATIENCE)
         self.close()
 
     def bring_back(self, *, child: bool) -> None:
         """See `commitlog._sqlite.fork_safety`."""
         if child:
             self._turn = threading.Lock()  # held perhaps by a thread that is not here
-        self._gate.release()
+        self._returned.release()
 
 
 def _connect(file: str, mode: str = "rw") -> sqlite3.Connection:

@@ -50,7 +50,7 @@ _CONFLICTS = frozenset(
 )
 _THROTTLED = THROTTLED | {"ProvisionedThroughputExceeded", "ThrottlingError"}
 #: Texts in messages about keys that do not fit the table; there is no code for this error.
-_KEY_WORDS = ("key element", "the key", "for key", "key schema")
+_KEY_PHRASES = ("key element", "the key", "for key", "key schema")
 
 
 class Refused(CommitError):
@@ -190,7 +190,7 @@ class Calls:
             # Of one item, or of all that a transaction is about.
             if "item size" in lower or ("size" in lower and "exceed" in lower):
                 return ValueError(f"{what}: {first_line(message)}")
-            if any(words in lower for words in _KEY_WORDS):
+            if any(phrase in lower for phrase in _KEY_PHRASES):
                 found = f"has other keys ({first_line(message)})"
                 return wrong_schema(self._url, found=found, wanted=self._schema)
         fault = common_error(what, status, code, message)

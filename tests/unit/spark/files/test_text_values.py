@@ -87,14 +87,14 @@ def test_a_file_may_be_split_anywhere(known: Any, monkeypatch: pytest.MonkeyPatc
     batch = table((HOSTILE * 3, pa.string()), (list(range(len(HOSTILE) * 3)), pa.int64()))
     data = text_of(known, batch)
     for block in (*range(1, 150), 1000):
-        monkeypatch.setattr(compression, "PIECE_BYTES", block)
+        monkeypatch.setattr(compression, "CHUNK_BYTES", block)
         assert read(known, data, batch.schema).to_pylist() == batch.to_pylist()
 
 
 @pytest.mark.parametrize("known", TEXTS, ids=lambda known: known.name)
 def test_a_row_may_be_longer_than_a_part(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row may have any length, and the last row may have no line break."""
-    monkeypatch.setattr(compression, "PIECE_BYTES", 10)
+    monkeypatch.setattr(compression, "CHUNK_BYTES", 10)
     batch = column(["x" * 1000, "y\r\n" * 500, None, "z"], pa.string())
     data = text_of(known, batch)
     assert read(known, data, batch.schema).to_pylist() == batch.to_pylist()
