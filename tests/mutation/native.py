@@ -229,7 +229,7 @@ NATIVE: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "ProbeCache._find",
-                "rows = kept or given or self._measure(kind)",
+                "rows = kept or initial or self._measure(kind)",
                 "rows = given or kept or self._measure(kind)",
             )
         ),
