@@ -1,1 +1,4 @@
-"""SQLite for several threads and processes: write locking, safety at a fork."""
+"""SQLite for several threads and processes.
+
+`locking` is fair waiting for the write lock, `fork_safety` closes connections around a fork.
+"""

@@ -1,4 +1,10 @@
-"""One object, all or nothing: `ConditionalStore`."""
+"""Conditional writes of one object: `ConditionalStore`.
+
+The modules: `conditional` (the store that callers use), `mutation` (one write and its condition),
+`native_committer` (conditions of the store), `lease_committer` and `lease` (leases), `record` and
+`settings` (their stored form and settings), `probe`, `probe_report` and `probe_cache` (which conditions
+a store enforces), and `bucket_identity` (different URLs of one bucket).
+"""
 
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.commit.probe_report import ProbeReport

@@ -3,7 +3,7 @@
 Start with `Output`. The modules: `job` (sent to workers), `records`, `manifest` and `pending` (stored
 records), `state` and `checkpoints` (the state of the log), `log` (the commit log), `publishing` (work
 after the commit point), `recovery`, `reports` (results for readers and operators), `tail` (new files),
-`compaction` (files to merge), and `output`, which joins them.
+`compaction` (files to merge), `foreign` (files that no job wrote), and `output`, which joins them.
 """
 
 from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility

@@ -230,7 +230,7 @@ NATIVE: tuple[Mutant, ...] = (
             (
                 "ProbeCache._find",
                 "rows = kept or initial or self._measure(kind)",
-                "rows = given or kept or self._measure(kind)",
+                "rows = initial or kept or self._measure(kind)",
             )
         ),
         setting=_without_expiry(

@@ -154,7 +154,8 @@ QUESTIONS = [
 def _steps(module: Module) -> set[str]:
     """Return the modules to which a reader of a module can go: those that it imports or names."""
     package = module.name if module.is_package else module.name.rpartition(".")[0]
-    named = {f"{package}.{word}" for word in re.findall(r"[\w.]+", module.docstring)}
+    words = re.findall(r"\w+(?:\.\w+)*", module.docstring)
+    named = {*words, *(f"{package}.{word}" for word in words)}
     return {*module.own_imports, *(named & MODULES.keys())}
 
 
@@ -175,3 +176,58 @@ def test_two_steps_lead_to_an_answer(question: Question) -> None:
         ]
         assert found, f"{target} does not define {name}"
         body = found[0].body
+
+
+@pytest.mark.parametrize(
+    "package", [module for module in MODULES.values() if module.is_package], ids=str
+)
+def test_a_package_names_its_modules(package: Module) -> None:
+    """The docstring or the exports of a package lead to each of its modules.
+
+    The commands are exempt: `commitlog.cli.app` has their list. So is the root, whose packages are in
+    docs/architecture.md.
+    """
+    if package.name == "commitlog" or package.package == "cli":
+        return
+    loaded_later = {
+        f"{package.name}.{word}" for string in package.strings for word in re.findall(r"\w+", string)
+    }
+    own = {name for name in MODULES if name.rpartition(".")[0] == package.name}
+    assert own - _steps(package) - loaded_later <= {f"{package.name}.__main__"}
+
+
+def _table(heading: str) -> list[list[str]]:
+    """Return the cells of the rows of the first table below a heading of docs/architecture.md."""
+    text = (ROOT / "docs" / "architecture.md").read_text().split(f"\n## {heading}\n")[1]
+    rows = [
+        line.strip("|").split("|") for line in text.split("\n## ")[0].splitlines() if line[:1] == "|"
+    ]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
+
+
+def test_the_documented_places_are_found_in_two_steps() -> None:
+    """Each module in the table of docs/architecture.md is two steps or fewer from its package."""
+    for subject, places in _table("Where is it?"):
+        for place in re.findall(r"`([\w/]+?)(?:/|\.py)`", places):
+            target = f"commitlog.{place.replace('/', '.')}"
+            first = _steps(MODULES[f"commitlog.{MODULES[target].package}"])
+            second = {name for step in first for name in _steps(MODULES[step])}
+            assert target in first | second, f"{subject}: {place}"
+
+
+def test_the_packages_of_a_namespace_import_upwards() -> None:
+    """Each package of a namespace imports only packages above it in docs/architecture.md."""
+    order = [re.sub(r"[`/]", "", row[0]) for row in _table("The packages of a namespace")]
+    below = {
+        f"{module} imports {name}"
+        for module in MODULES.values()
+        for name in module.own_imports
+        for here, there in [(_namespace_package(module.name), _namespace_package(name))]
+        if here in order and there in order and order.index(there) > order.index(here)
+    }
+    assert order
+    assert not below
+
+
+def _namespace_package(name: str) -> str:
+    return name.removeprefix("commitlog.namespace.").partition(".")[0]

@@ -2,6 +2,10 @@
 
 Each format is one module or package, with a class for outputs, for ingest, or both. A module is imported
 when its format is first used, because Spark starts many processes, and each needs one or two formats.
+
+Formats share `base` (their base classes), `io` and `compression` (stored files as file objects),
+`columns` and `types` (columns and their types), `lines` and `line_parser` (lines of text), `text_values`
+and `timestamps` (values as text), `rescue` (values that do not fit) and `statistics`.
 """
 
 from __future__ import annotations

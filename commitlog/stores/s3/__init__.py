@@ -1,1 +1,5 @@
-"""A bucket of S3, or of a server that speaks its protocol, as an object store."""
+"""A bucket of S3, or of a server that speaks its protocol, as an object store.
+
+`store` is the store, `bucket` sends its requests, and `multipart` sends uploads in parts. `records` and
+`xml` read responses.
+"""

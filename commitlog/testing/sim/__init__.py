@@ -1,6 +1,10 @@
 """A simulator for commit protocols: the ports, time and faults, under one deterministic scheduler.
 
 docs/verification.md describes the model and its limits. Needs the extra ``simulator``.
+
+`simulation` has the nodes and the scheduler, `store`, `table` and `request` the simulated clients,
+`choices` and `faults` its decisions. Runs are searched by `exploration`, repeated by `campaign` and
+`runner`, and made smaller by `shrinking`.
 """
 
 from commitlog.extras import require

@@ -1,1 +1,1 @@
-"""JSON: the format, its fast and its exact reader, its writer and its scalar values."""
+"""JSON: the format, its fast and its exact reader, its writer and its scalars (simple values)."""
