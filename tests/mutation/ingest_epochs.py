@@ -10,8 +10,8 @@ from sim.ingest.actions import Upload
 
 __all__ = ["INGEST_EPOCHS"]
 
-_LOST = "never came"
-_TWICE = "came 2 times"
+_LOST = "was never delivered"
+_TWICE = "was delivered 2 times"
 
 _ONE = {"A": {"batches": 2}}
 
@@ -28,7 +28,7 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
             )
         ),
         setting=reading(_ONE, [Upload("a"), Upload("b")], Fault.CRASHED),
-        caught="nobody can go on",
+        caught="the query cannot continue",
         story="The driver dies between the two, and the files of the epoch are on no list.",
     ),
     Mutant(
@@ -58,7 +58,7 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
             [Upload("a"), Upload("b")],
             forced=(Forced("A table.transact", Fault.DELAYED, 1, 5),),
         ),
-        caught="nobody can go on",
+        caught="the query cannot continue",
         story=(
             "A's request is on its way for long. When it arrives, B has gone on to the second epoch, "
             "and the list row goes back to the first."
@@ -81,7 +81,7 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
             )
         ),
         setting=reading(_ONE, [Upload("a")], Fault.LOST_REQUEST),
-        caught="nobody can go on",
+        caught="the query cannot continue",
         story="The request was lost, and the engine logs an epoch that there is not.",
     ),
     Mutant(

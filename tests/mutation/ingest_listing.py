@@ -9,8 +9,8 @@ from sim.ingest.actions import Upload
 
 __all__ = ["INGEST_LISTING"]
 
-_LOST = "never came"
-_TWICE = "came 2 times"
+_LOST = "was never delivered"
+_TWICE = "was delivered 2 times"
 
 INGEST_LISTING: tuple[Mutant, ...] = (
     Mutant(

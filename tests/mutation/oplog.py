@@ -56,7 +56,7 @@ OPLOG: tuple[Mutant, ...] = (
             )
         ),
         setting=logging({"A": run(seconds=1), "R": recover(Decision.ROLLED_BACK)}, after={"R": 0.5}),
-        caught="and somebody is told",
+        caught="a client got",
         story=(
             "A recovery has rolled the operation back, and its performer is told that it was committed."
         ),

@@ -41,7 +41,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing({"A": drive("j"), "R": recover()}, Fault.CRASHED, after={"R": 5}),
-        caught="_SUCCESS names 1, and .* is not all visible",
+        caught="_SUCCESS names 1, but .* is not completely visible",
         story=(
             "Plain readers that wait for `_SUCCESS` look for files that are not there yet; should "
             "the recovery die now, no later one would look at that version again."
@@ -59,7 +59,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing({"C": compact()}, before=("a", "b")),
-        caught="was deleted before what replaces it was visible",
+        caught="was deleted before its replacement was visible",
         story="Plain readers that list the directory now find none of the rows that were merged.",
     ),
     Mutant(
@@ -77,7 +77,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing({"A": drive("j", mode="overwrite")}, foreign=("old",)),
-        caught="old was deleted, and no job replaces it as it was",
+        caught="old was deleted, but no job replaces this version of it",
         story="Should the job be aborted now, its rows are lost, and nothing is in their place.",
     ),
     Mutant(
@@ -90,7 +90,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         setting=writing(
             {"A": drive("j", mode="overwrite")}, Fault.CRASHED, foreign=("old",), logged=True
         ),
-        caught="_SUCCESS names 1, and commit 1 is not all visible",
+        caught="_SUCCESS names 1, but commit 1 is not completely visible",
         story=(
             "The driver dies after the commit point. The recovery finds no pending entry, takes the job "
             "for done, and plain readers read the old rows for ever."
@@ -117,7 +117,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             after={"W": 5, "R": 10},
             foreign=("old",),
         ),
-        caught="old was deleted, and no job replaces it as it was",
+        caught="old was deleted, but no job replaces this version of it",
         story=(
             "The driver dies after the commit point, and another program writes a file of the old name. "
             "The recovery removes it: rows that came after the job are lost."
@@ -179,7 +179,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing({"A": drive("j"), "B": drive("j")}, Fault.CRASHED, after={"B": 5}),
-        caught="begin says that all files are visible",
+        caught="begin reports a job whose files are not all visible",
         story=(
             "A dies after the commit point. B, which was to do the same job, is told that it is "
             "done, and whoever waits for it finds no files."
@@ -219,7 +219,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             ("recover", "log.outcomes(publisher.unpublished(spare))", "log.outcomes(())"),
         ),
         setting=writing({"A": drive("j"), "R": recover()}, denied={"R": ("publish",)}),
-        caught="was dropped, and its attempt is committed",
+        caught="was dropped, but its attempt is committed",
         story=(
             "R has no permission to complete uploads. It lists the pending entries, and then the "
             "uploads. In between A commits. R cannot publish A's file. It has seen no entry of A, so it "
@@ -255,7 +255,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             denied=dict.fromkeys("ABR", ("publish",)),
             after={"B": 1, "R": 2},
         ),
-        caught="was dropped, and its attempt is committed",
+        caught="was dropped, but its attempt is committed",
         story=(
             "No node has permission to complete uploads yet. B's job replaces A's file, so the file is "
             "no part of the last version. A's version must be published before B's, and cannot be "
@@ -283,7 +283,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             after={"Z": 1, "B": 2, "G": 3},
             remembered=1,
         ),
-        caught="was deleted, and a record names it",
+        caught="was deleted, but a record names it",
         story=(
             "In this world a state knows the last decided attempt, and each list of files is an object. "
             "A task of A's job is late, and B's job has replaced A's file. To G, the late upload is of "
@@ -312,7 +312,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             denied={"A": ("publish",)},
             after={"L": 1, "B": 2, "R": 3},
         ),
-        caught="a recovery reports files as lost that are replaced",
+        caught="a recovery reports replaced files as lost",
         story=(
             "A could not complete its upload, and a lifecycle rule has removed it. B's job replaces all "
             "files, and still readers of the log stay at the versions before A's."

@@ -30,7 +30,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing({"A": drive("j")}),
-        caught="is visible, and no commit names it",
+        caught="is visible, but no commit names it",
         story=(
             "A file of a job that may yet fail, or lose against another attempt, is visible to "
             "plain readers."
@@ -105,7 +105,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
             after={"B": 0.5},
         ),
-        caught="is visible, and no commit names it",
+        caught="is visible, but no commit names it",
         story="Record 1 is B's when A's claim arrives. A believes that it is its own, and publishes.",
     ),
     Mutant(
@@ -118,7 +118,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
             after={"B": 0.5},
         ),
-        caught="there is data where none was wanted",
+        caught="the output has data, but the job requires an empty one",
         story=(
             "A is to write to an empty output, and found it empty when it began. A's claim of "
             "record 1 is late, record 1 is B's, and A takes the next number."
@@ -135,7 +135,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             after={"A": 0.5},
             before=("a", "b"),
         ),
-        caught="are rewritten, and no part of the output",
+        caught="are rewritten, but are not part of the output",
         story=(
             "C has merged what A, meanwhile, replaces. C's claim of record 3 is late, record 3 is A's,"
             " and C takes the next number: the rows that A had removed would be back."
@@ -157,7 +157,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing({"A": drive("j")}, before=("j",)),
-        caught="a job was begun that was committed before",
+        caught="a job began although it was committed before",
         story=(
             "The job is in record 1, which `_SUCCESS` says is visible, and is done again: A looks "
             "at what comes after."
@@ -184,7 +184,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
                 *(Forced(f"A {RECORD}", Fault.LOST_REQUEST, nth) for nth in (2, 3, 4)),
             ),
         ),
-        caught="is committed, and its driver was told",
+        caught="is committed, but its driver got",
         story=(
             "The first claim is late and the next three are lost. A's caller is told that nothing "
             "was written; then the first one arrives."
@@ -307,7 +307,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a job under the id of a batch is that batch",
         edit=Edit(("Output.begin", "(of := batch or Batch.named(job_id))", "(of := batch)")),
         setting=writing({"A": drive("s/1", batch=Batch("s", 1)), "B": drive("s/1")}, after={"B": 1}),
-        caught="a job was begun that was committed before",
+        caught="a job began although it was committed before",
         story="The rows of the batch are there twice: once from the stream, once from B's job.",
     ),
     Mutant(
@@ -339,7 +339,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
                 "B": drive("k", schema="y", mode="overwrite-partitions", partition="p"),
             }
         ),
-        caught="was fitted to columns that the output no longer has",
+        caught="began with columns that the output no longer has",
         story="B's job replaces one partition. Readers of the others find columns that are not theirs.",
     ),
     Mutant(
@@ -361,7 +361,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             ),
             after={"R": 1.5},
         ),
-        caught="a live attempt is taken for dead",
+        caught="a live attempt was aborted",
         story=(
             "A stands still before it commits. R's listing takes so long that A's upload seems older "
             "than it was when R began, and R rules A out."

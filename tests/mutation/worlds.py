@@ -73,11 +73,11 @@ FAST = ClockSkew(rate=SMALL["max_clock_skew_rate"])
 #: Arguments of clients that run the library as it is.
 AS_IT_IS: Mapping[str, Any] = MappingProxyType({"make": ConditionalStore})
 
-#: What every counter-example to mutual exclusion is judged as.
+#: The error of every counter-example to mutual exclusion.
 UNEXPLAINED = "no order of the calls"
 
-#: What a run is judged as in which two creations of one object were called a success.
-TWO_WINNERS = "two were told of success"
+#: The error of a run in which two creations of one object succeed.
+TWO_WINNERS = "two creations succeeded"
 
 #: Two writers that want to create one object.
 BOTH: Mapping[str, Program] = MappingProxyType({"A": create("k"), "B": create("k")})

@@ -9,14 +9,14 @@ from support.ingest import Checkpoint, Engine
 
 __all__ = ["check_delivered_once", "drain", "missing_bytes"]
 
-#: No world has so many batches.
+#: More batches than any world has.
 _MANY = 200
 
 
 def check_delivered_once(checkpoint: Checkpoint) -> None:
     """Check that no byte was delivered twice."""
     for (path, etag, number), times in checkpoint.records.items():
-        assert times == 1, f"byte {number} of {path} {etag} came {times} times"
+        assert times == 1, f"byte {number} of {path} {etag} was delivered {times} times"
 
 
 def missing_bytes(
@@ -35,7 +35,7 @@ def missing_bytes(
     """
     records = checkpoint.records
     return [
-        f"byte {number} of {path} {etag} never came"
+        f"byte {number} of {path} {etag} was never delivered"
         for path, etag in versions.items()
         for number in range(sizes[path, etag])
         if not records[path, etag, number] and number < broken.get(path, 99)
@@ -49,8 +49,8 @@ def drain(engine: Engine, check: Callable[[], object], *, idle: int) -> None:
         try:
             found_nothing = 0 if engine.batch() else found_nothing + 1
         except StateMismatch as error:
-            raise AssertionError(f"nobody can go on: {error}") from error
+            raise AssertionError(f"the query cannot continue: {error}") from error
         check()
         if found_nothing == idle:
             return
-    raise AssertionError("there is no end of batches")
+    raise AssertionError("the batches do not end")

@@ -121,7 +121,7 @@ LARGE = [
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
-    """Each byte of each version is delivered once, with any fault of the drivers and their requests."""
+    """Each byte of each version is delivered once, with any fault of the drivers or their requests."""
     case.check(world_of)
 
 
@@ -129,12 +129,12 @@ def test_states_of_small_worlds(case: Case) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_states_of_larger_worlds(case: Case) -> None:
-    """The same holds with more drivers and faults."""
+    """The same holds in larger worlds, with more drivers and faults."""
     case.check(world_of)
 
 
 def test_some_seeds() -> None:
-    """The same holds for one to three drivers and all faults."""
+    """The same holds in random worlds of one to three drivers with all faults."""
     report = run_seeds("ingest", 120)
     assert set(report.faults) >= set(Fault) - {Fault.SWEPT, Fault.PARTIAL, Fault.MISROUTED}
     wanted = ("batch", "nothing new", "Unavailable", "OutcomeUnknown", "Stop", "StateMismatch")

@@ -205,9 +205,7 @@ class Workload:
             pass
         except CommitError as error:
             if without_faults:
-                raise AssertionError(
-                    f"there are no faults any more, and {client.name} got {error!r}"
-                ) from error
+                raise AssertionError(f"{client.name} got {error!r} after the last fault") from error
 
     def _create(self, client: Client, key: str) -> None:
         client.store.put_if_absent(key, client.new_version())

@@ -120,4 +120,4 @@ def check_history(history: History, server: Server) -> None:
     wanted = {call.expected for call in history if call.action is Action.REMOVE}
     unknown = {call.version for call in history if call.outcome is Outcome.UNKNOWN}
     cleaned_up = (server.removed & unknown) - wanted
-    assert not cleaned_up, f"{cleaned_up} may have been written, and was cleaned up"
+    assert not cleaned_up, f"{cleaned_up} may have been written, but was removed"

@@ -122,7 +122,7 @@ def seeded_world(
             nodes=nodes,
             enforcement=enforcement,
             spared=spared,
-            probe_reports={name: draw(f"what {name} was told", _PROBE_REPORTS) for name in names}
+            probe_reports={name: draw(f"{name}'s probe report", _PROBE_REPORTS) for name in names}
             if enforcement == "auto"
             else {},
             store=ClockSkew(
@@ -131,7 +131,7 @@ def seeded_world(
             table=ClockSkew(rate=rate, offset=ahead + margin - draw("table's slack", (0.0, 5.0, 100.0))),
             settings=settings,
             backoff=lambda name: Backoff(random=DrawnJitter(draw, name)),
-            returns_old_item=draw("the table tells", (True, False)),
+            returns_old_item=draw("table returns old item", (True, False)),
             bandwidths={name: bandwidth * draw(f"{name}'s link", (1.0, 8.0)) for name in names},
         )
         keys = tuple(f"k{number}" for number in range(draw("keys", counts[1])))

@@ -54,11 +54,11 @@ from support.project import ROOT
 
 #: Tests that belong to rows of other tests.
 UNLISTED = {
-    "a_late_answer_is_believed_while_the_lease_is_still_one_s_own",
-    "two_are_not_told_of_success_though_a_link_is_too_slow",
-    "a_lost_answer_is_settled_after_the_body_can_have_arrived",
+    "a_late_answer_counts_while_the_writer_still_holds_the_lease",
+    "a_link_that_is_too_slow_does_not_give_two_winners",
+    "a_lost_answer_is_resolved_after_the_body_can_have_arrived",
     "a_record_may_be_dropped_after_its_ttl",
-    "a_write_that_is_repeated_on_the_way_is_recognised",
+    "a_write_that_an_intermediary_repeats_is_recognised",
     "the_documented_table_names_these_tests",
 }
 
@@ -114,15 +114,15 @@ class _SlowToApply(CommitWorld):
     """A world whose store accepts A's first write in time, but applies it much later."""
 
     def port(self, node: Node) -> SimulatedStore:
-        return _TakenAndLeft(node, self.objects) if node.name == "A" else super().port(node)
+        return _AppliesLate(node, self.objects) if node.name == "A" else super().port(node)
 
 
-class _TakenAndLeft(SimulatedStore):
+class _AppliesLate(SimulatedStore):
     def put(self, path: str, body: Any, **options: Any) -> PutResult:
         return super().put(path, body, **{**options, "expiry": None})
 
 
-def test_what_is_accepted_must_be_applied_in_time() -> None:
+def test_an_accepted_request_must_be_applied_in_time() -> None:
     """An expiry that is checked on arrival does not protect against a request that is applied later."""
     assert refuted(explored(CREATORS, Fault.DELAYED, kind=_SlowToApply))
 
@@ -146,7 +146,7 @@ def count_winners(
     return explored(programs, *faults, kind=Counting, **options), most
 
 
-def test_bodies_must_arrive_at_the_bandwidth_that_is_set() -> None:
+def test_bodies_must_arrive_at_the_configured_bandwidth() -> None:
     """The store checks the expiry when a request begins. Its body may arrive after the lease."""
     slow = {"bandwidths": {"A": SLOW}}
     assert refuted(explored(CREATORS, **slow))
@@ -157,7 +157,7 @@ def test_bodies_must_arrive_at_the_bandwidth_that_is_set() -> None:
         assert not refuted(explored(CREATORS, fault, delays=(0.5, 1.5, LONG), **least))
 
 
-def test_a_lost_answer_is_settled_after_the_body_can_have_arrived() -> None:
+def test_a_lost_answer_is_resolved_after_the_body_can_have_arrived() -> None:
     """A's request begins just before its expiry. Its body arrives after the expiry, within the reserve.
 
     A finds no object in between. It must not release the lease then: B would write, and A's body would
@@ -183,8 +183,8 @@ def test_a_lost_answer_is_settled_after_the_body_can_have_arrived() -> None:
 
 
 @pytest.mark.all
-def test_two_are_not_told_of_success_though_a_link_is_too_slow() -> None:
-    """A late answer may be that of a write over the object of the next holder."""
+def test_a_link_that_is_too_slow_does_not_give_two_winners() -> None:
+    """A late write may overwrite the object of the next holder, so its writer gets no success."""
     for fault in (Fault.DELAYED, Fault.PAUSED, Fault.LOST_RESPONSE, Fault.CRASHED):
         for bandwidth in (SLOW, 2 * SLOW):
             found, most = count_winners(CREATORS, fault, delays=(1.0, LONG), bandwidths={"A": bandwidth})
@@ -192,7 +192,7 @@ def test_two_are_not_told_of_success_though_a_link_is_too_slow() -> None:
             assert most == 1
 
 
-def test_a_late_answer_is_believed_while_the_lease_is_still_one_s_own() -> None:
+def test_a_late_answer_counts_while_the_writer_still_holds_the_lease() -> None:
     """Without another writer, a link that is too slow does no harm, and the write succeeds."""
     found, most = count_winners({"A": create("k")}, bandwidths={"A": SLOW})
     assert found.complete
@@ -203,9 +203,9 @@ def test_a_late_answer_is_believed_while_the_lease_is_still_one_s_own() -> None:
 
 
 def suspended(rate: float, *, fences: bool) -> bool:
-    """Pause A before one reading of its clock, for each reading; the clock runs at `rate` meanwhile.
+    """Make a run for each reading of A's clock: pause A before it, with its clock running at `rate`.
 
-    Return whether a pause led to a history that is not linearizable.
+    Return whether a run had a history that is not linearizable.
     """
     wrong = False
     for nth in range(1, 100):
@@ -225,22 +225,25 @@ def suspended(rate: float, *, fences: bool) -> bool:
     raise AssertionError("A reads its clock a hundred times")
 
 
-def test_a_holder_s_clock_must_not_stand_still() -> None:
-    """The clock of a suspended machine does, and its lease seems to continue. The expiry helps."""
+def test_the_clock_of_a_holder_must_not_stop() -> None:
+    """If the clock stops, as on a suspended machine, the lease seems to continue. The expiry helps."""
     assert suspended(0.01, fences=False)
     assert not suspended(0.01, fences=True)
     assert not suspended(1.0, fences=False)
 
 
-def test_a_waiter_s_clock_must_not_run_too_fast() -> None:
-    """It takes over while the holder may still write. No expiry helps, because the lease is not over."""
+def test_the_clock_of_a_waiter_must_not_run_too_fast() -> None:
+    """A fast waiter takes over while the holder may still write.
+
+    The expiry does not help, because the lease has not ended.
+    """
     hasty = {"B": ClockSkew(rate=20.0)}
     assert refuted(explored(CREATORS, Fault.DELAYED, delays=(1.0,), clocks=hasty))
     fast = {"B": ClockSkew(rate=1.5)}
     assert not refuted(explored(CREATORS, Fault.DELAYED, delays=(1.0,), clocks=fast))
 
 
-def test_the_store_s_clock_must_not_be_too_slow() -> None:
+def test_the_clock_of_the_store_must_not_run_too_slowly() -> None:
     """A slow clock delays the expiry."""
     assert refuted(explored(CREATORS, Fault.DELAYED, store=ClockSkew(rate=0.1)))
     assert not refuted(explored(CREATORS, Fault.DELAYED, store=ClockSkew(rate=1 / 1.5)))
@@ -315,14 +318,14 @@ def test_a_record_must_not_be_dropped_while_it_is_needed(options: dict[str, Any]
     """A writer that saw no object finds no record of a writer that finished meanwhile.
 
     The table's clock must not be ahead of a writer's by more than the margin of the TTL, and the TTL
-    must not be too short. No expiry helps: both writers hold a valid lease.
+    must not be too short. The expiry does not help: both writers hold a valid lease.
     """
     found = explored(OVERTAKING, *FORGOTTEN, delays=(1.0,), most=2, **options)
     assert refuted(found)
 
 
 def test_a_record_may_be_dropped_after_its_ttl() -> None:
-    """With clocks and TTL within their bounds, it does no harm."""
+    """A dropped record does no harm if the clocks and the TTL are within their bounds."""
     assert not refuted(explored(OVERTAKING, *FORGOTTEN, delays=(1.0,), most=2))
 
 
@@ -336,7 +339,7 @@ class _TwoTables(CommitWorld):
         return super().client(name)
 
 
-def test_there_must_be_one_table() -> None:
+def test_all_writers_must_use_one_table() -> None:
     """Leases in two tables do not exclude one another."""
     assert refuted(explored(CREATORS, kind=_TwoTables))
     assert not refuted(explored(CREATORS))
@@ -370,7 +373,7 @@ class _TrustsAny404(CommitWorld):
         return SimulatedStore(node, self.objects, trusts_any_404=True)
 
 
-def test_a_404_must_be_the_store_s() -> None:
+def test_a_404_must_come_from_the_store() -> None:
     """An ingress without a route answers 404 for an object that exists."""
     programs = {"A": create("k"), "B": read("k")}
     objects = {"k": "seed"}
@@ -378,16 +381,16 @@ def test_a_404_must_be_the_store_s() -> None:
     assert not refuted(explored(programs, Fault.THROTTLED, objects=objects))
 
 
-def test_nothing_must_be_performed_again_after_its_answer() -> None:
-    """With leases, it overwrites the object of the next holder, until its expiry."""
+def test_no_request_must_be_performed_again_after_its_answer() -> None:
+    """With leases, a repeated request overwrites the object of the next holder, until its expiry."""
     programs = {"A": create("k"), "B": edit("k")}
     assert refuted(explored(programs, Fault.DUPLICATED, delays=(1.0,)))
     assert not refuted(explored(programs, Fault.DUPLICATED))
     assert refuted(explored(programs, Fault.DUPLICATED, fences=False))
 
 
-def test_a_store_with_conditions_performs_no_creation_again_but_after_a_removal() -> None:
-    """A request that is performed again has its condition again."""
+def test_a_store_with_conditions_repeats_a_creation_only_after_a_removal() -> None:
+    """A request that is performed again has the same condition again."""
     programs = {"A": create("k"), "B": edit("k")}
     assert not refuted(explored(programs, Fault.DUPLICATED, mode="native"))
     programs = {"A": create("k"), "B": remove("k")}
@@ -395,8 +398,8 @@ def test_a_store_with_conditions_performs_no_creation_again_but_after_a_removal(
 
 
 @pytest.mark.parametrize("mode", ["lease", "native"])
-def test_a_creation_that_is_tried_again_may_undo_a_removal(mode: Literal["lease", "native"]) -> None:
-    """A missing object may have existed in between."""
+def test_a_retried_creation_may_undo_a_removal(mode: Literal["lease", "native"]) -> None:
+    """A client finds no object after a lost answer. Its object may have existed and been removed."""
     programs = {"A": create("k"), "B": remove("k")}
     assert refuted(explored(programs, Fault.LOST_RESPONSE, mode=mode))
 
@@ -407,10 +410,10 @@ WRITES = (create("k"), publish("k"), UPDATE)
 
 @pytest.mark.parametrize("mode", ["lease", "native"])
 @pytest.mark.parametrize("program", WRITES, ids=["create", "publish", "update"])
-def test_a_write_that_is_repeated_on_the_way_is_recognised(
+def test_a_write_that_an_intermediary_repeats_is_recognised(
     program: Program, mode: Literal["lease", "native"]
 ) -> None:
-    """The nonce shows it, if no other client has written meanwhile."""
+    """The nonce of the object shows it, if no other client has written meanwhile."""
     objects = {"k": "seed"} if program is UPDATE else {}
     found = explored({"A": program}, Fault.REPEATED, mode=mode, objects=objects)
     assert not refuted(found)
@@ -421,8 +424,8 @@ def test_a_write_that_is_repeated_on_the_way_is_recognised(
     [(copy("source", "k"), None), (delete("source"), None), (create("k"), edit("k"))],
     ids=["copy", "delete", "overwritten"],
 )
-def test_natively_nothing_must_be_repeated_on_the_way(first: Program, second: Program | None) -> None:
-    """The refusal of the second request is taken for that of the first. Leases are not affected."""
+def test_intermediaries_must_not_repeat_native_requests(first: Program, second: Program | None) -> None:
+    """The client takes the refusal of the second request for that of the first. Leases prevent this."""
     programs = {"A": first} if second is None else {"A": first, "B": second}
     objects = {"source": "seed"}
     assert refuted(explored(programs, Fault.REPEATED, mode="native", objects=objects))
@@ -445,23 +448,23 @@ def plain(client: Client) -> None:
 
 
 @pytest.mark.parametrize("mode", ["lease", "native"])
-def test_all_writers_must_say_their_condition(mode: Literal["lease", "native"]) -> None:
-    """Nothing excludes a plain write, with either kind of enforcement."""
+def test_all_writers_must_use_conditions(mode: Literal["lease", "native"]) -> None:
+    """Neither kind of enforcement stops a plain write."""
     programs = {"A": update("k"), "B": plain}
     assert refuted(explored(programs, mode=mode, objects={"k": "seed"}))
 
 
-class _BothWays(CommitWorld):
-    """A world in which A uses leases, and B the conditions of the store."""
+class _MixedEnforcement(CommitWorld):
+    """A world in which A uses leases, and B uses the conditions of the store."""
 
     def client(self, name: str) -> Client:
         self._mode = "native" if name == "B" else "lease"
         return super().client(name)
 
 
-def test_all_writers_must_go_the_same_way() -> None:
+def test_all_writers_must_use_the_same_enforcement() -> None:
     """The holder of a lease overwrites an object that another client created with a condition."""
-    assert refuted(explored(CREATORS, kind=_BothWays, conditions=True))
+    assert refuted(explored(CREATORS, kind=_MixedEnforcement, conditions=True))
 
 
 class _Digests(MemoryStore):

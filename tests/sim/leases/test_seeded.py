@@ -49,7 +49,7 @@ def test_hypothesis_finds_no_failure(enforcement: Enforcement, data: st.DataObje
         judge()
 
 
-def test_a_seed_is_a_trace() -> None:
+def test_a_seed_determines_the_trace() -> None:
     """The same seed gives the same run, bit for bit."""
     traces = []
     for _ in range(2):
@@ -61,7 +61,7 @@ def test_a_seed_is_a_trace() -> None:
 
 
 def test_the_judge_can_fail() -> None:
-    """Without enforced expiries, some of the first seeds shows the effect of a late request."""
+    """Without enforced expiries, one of the first seeds shows the effect of a late request."""
     with pytest.raises(CampaignFailed) as caught:
         run_campaign(seeded_world("unfenced", spared=EXCLUDED["lease"]), runs=300)
     assert isinstance(caught.value.shrunk.error, NotLinearizable)

@@ -256,7 +256,7 @@ def test_states_of_writers_on_slow_links(case: Case) -> None:
     ids=str,
 )
 def test_states_of_three_at_once(case: Case) -> None:
-    """With a third writer or a reader, every order is correct without faults."""
+    """Three clients are correct in every order of their requests, without faults."""
     explored(case)
 
 
@@ -316,7 +316,7 @@ MANY_DELAYS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
     ),
 )
 def test_states_of_pairs_on_skewed_clocks(case: Case) -> None:
-    """Delays of many lengths, and clocks at the extremes that the skew rate allows."""
+    """Two writers exclude one another with extreme clock rates and delays of many lengths."""
     explored(case)
 
 
@@ -340,5 +340,5 @@ def test_states_of_pairs_on_skewed_clocks(case: Case) -> None:
     ids=str,
 )
 def test_states_of_larger_worlds(case: Case) -> None:
-    """Two faults, three writers, or a reader."""
+    """The same holds with two faults, with three writers, or with a reader."""
     explored(case)

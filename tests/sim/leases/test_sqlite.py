@@ -72,19 +72,19 @@ def judged(file: Path, seed: int, *, settings: tuple[tuple[float, float], ...]) 
 
 @pytest.mark.parametrize("hours", [1, 5, 24 * 365 * 50])
 def test_a_wall_clock_that_is_set_forward_ends_no_lease(tmp_path: Path, hours: int) -> None:
-    """Records that seem to be expired are removed hours later."""
+    """An item that seems to be expired is removed only hours later."""
     for seed in range(10):
         judged(tmp_path / f"{seed}.db", seed, settings=((0.4, hours * HOUR),))
 
 
 def test_a_wall_clock_that_is_set_forward_and_back_ends_no_lease(tmp_path: Path) -> None:
-    """A clock that is wrong for a moment does no harm."""
+    """A clock that is wrong for a short time does no harm."""
     for seed in range(10):
         judged(tmp_path / f"{seed}.db", seed, settings=((0.4, 100 * HOUR), (0.9, -100 * HOUR)))
 
 
 def test_a_wall_clock_that_is_set_forward_repeatedly_may_end_a_lease(tmp_path: Path) -> None:
-    """By assumption this does not happen: by hours, twice during one lease, and read each time."""
+    """Two changes of hours during one lease, each seen by a sweep, break an assumption."""
     settings = ((0.4, 100 * HOUR), (0.9, 100 * HOUR))
 
     def refused(seed: int) -> bool:

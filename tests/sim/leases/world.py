@@ -179,8 +179,9 @@ class CommitWorld:
     def judge(self) -> None:
         """Raise `AssertionError` if a run that has ended is wrong.
 
-        Every program has ended, unless its node crashed for good. The history is linearizable, including
-        a last read of every object. No client has removed an object whose write may have happened.
+        Every program has ended, unless its node crashed and was not restarted. The history is
+        linearizable, including a last read of every object. No client has removed an object whose write
+        may have happened.
         """
         check_ended(self.nodes)
         read_all(self.objects, self.recorder)

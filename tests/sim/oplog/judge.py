@@ -44,8 +44,10 @@ class LogTruth:
 
     def check(self, id: str, decision: Decision) -> None:
         """Check a decision that a client got."""
-        assert id in self.first, f"{id} is not decided, and somebody is told {decision}"
-        assert self.first[id] is decision, f"{id} was {self.first[id]}, and somebody is told {decision}"
+        assert id in self.first, f"a client got {decision} for {id}, which is not decided"
+        assert self.first[id] is decision, (
+            f"a client got {decision} for {id}, which was {self.first[id]}"
+        )
 
     def state(self) -> Hashable:
         """Return the state that does not follow from the content of the store."""
@@ -61,13 +63,13 @@ class LogTruth:
             self.begun.add(id)
             self.pending.add(id)
         elif path.startswith(_DECIDED):
-            assert id in self.begun, f"{id} is decided, and was not begun"
+            assert id in self.begun, f"{id} is decided, but was not begun"
             decision = Decision(json.loads(data)["decision"])
             assert self.stored.setdefault(id, decision) is decision, f"{path} was replaced"
             self.first.setdefault(id, decision)
         else:
             assert id not in self.effects, f"{path} was replaced"
-            assert id in self.begun, f"{id} is performed, and was not begun"
+            assert id in self.begun, f"{id} is performed, but was not begun"
             self.effects[id] = data
 
     def deleted(self, path: str) -> None:

@@ -28,7 +28,7 @@ SOON, LATE = 4.0, 1.5 * RETENTION
 
 
 @pytest.fixture(autouse=True)
-def _no_warnings_are_kept() -> Iterator[None]:
+def _silence_warnings() -> Iterator[None]:
     """Silence the warnings about operations that were left pending."""
     logging.disable(logging.WARNING)
     yield
@@ -166,12 +166,12 @@ def test_states_of_small_worlds(case: Case) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_states_of_larger_worlds(case: Case) -> None:
-    """The same holds with more clients and faults."""
+    """The same holds in larger worlds, with more clients and faults."""
     case.check(world_of, retention=RETENTION)
 
 
 def test_a_long_stall_can_show_a_wrong_decision_for_a_moment() -> None:
-    """This breaks an assumption of `compact`: a process that stalls takes its decision back later."""
+    """A process that stalls withdraws its decision later. This breaks an assumption of `compact`."""
     case = log_case(
         name="a stall that is watched",
         programs={
@@ -187,12 +187,12 @@ def test_a_long_stall_can_show_a_wrong_decision_for_a_moment() -> None:
     world = world_of(case.programs, simulation=case.simulation, retention=RETENTION, **case.options)
     worst = explore(world).shortest
     assert worst is not None
-    assert "and somebody is told" in str(worst.error)
+    assert "a client got" in str(worst.error)
 
 
 @pytest.mark.parametrize(("kind", "runs"), [("effects", 600), ("opinions", 150)])
 def test_some_seeds(kind: str, runs: int) -> None:
-    """The same holds for three to five nodes and all faults."""
+    """The same holds in random worlds of three to five nodes with all faults."""
     report = run_seeds(f"oplog-{kind}", runs)
     assert set(report.faults) == set(Fault) - {Fault.SWEPT, Fault.MISROUTED}
     wanted = (

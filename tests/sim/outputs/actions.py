@@ -127,14 +127,14 @@ def drive(
                 )
             except JobAlreadyCommitted as error:
                 commit = truth.check_superseded(error, job_id, batch)
-                assert truth.is_whole(commit), "begin says that all files are visible"
+                assert truth.is_whole(commit), "begin reports a job whose files are not all visible"
                 client.report("begin", error)
             except AlreadyExists as error:
                 assert mode == "error" and (truth.commits or truth.foreign_paths)
                 client.report("begin", error)
         if job is None:
             return
-        assert not committed, "a job was begun that was committed before"
+        assert not committed, "a job began although it was committed before"
         client.world.known_jobs[job.attempt] = job, None
         if heartbeats:
             _send_heartbeat(client, job)
@@ -194,7 +194,7 @@ def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> bool:
         truth.deny(job.attempt, error)
         if isinstance(error, JobAborted):
             assert job.attempt in truth.aborted
-        elif isinstance(error, NotFound):  # of its list of files, because two callers wrote it
+        elif isinstance(error, NotFound):  # the list of files is missing, because two callers wrote it
             assert client.world.staged or job.attempt in truth.aborted
         elif isinstance(error, JobAlreadyCommitted):
             truth.check_superseded(error, job.job_id, job.batch)
@@ -249,10 +249,10 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
             versions = {commit.version for commit in client.truth.commits.values()}
             assert versions >= set(report.completed)
             lost = {path for each in report.lost for path in each.files}
-            assert lost <= waited_for, "a recovery reports files as lost that are replaced"
+            assert lost <= waited_for, "a recovery reports replaced files as lost"
             aborts = "aborts" if report.aborted else "done"
             if client.world.visibility == "listed" and client.node.clock.rate == 1:
-                assert not young & report.aborted.keys(), "a live attempt is taken for dead"
+                assert not young & report.aborted.keys(), "a live attempt was aborted"
             client.report("recover", "reports a loss" if report.lost else aborts)
 
     return repeated(call, times=times, every=every)
@@ -316,7 +316,7 @@ def read(*, times: int = 1, every: float = 1.0, roll_forward: bool = True) -> Pr
                 client.note_state(known)
                 snapshot = client.output.snapshot(roll_forward=roll_forward)
                 truth.check_snapshot(snapshot)
-                assert snapshot.version >= max(last, known), "a reader goes back"
+                assert snapshot.version >= max(last, known), "a reader went back to an older version"
                 last = snapshot.version
                 client.report("read", "something" if last else "nothing")
             with client.tolerate("log"):

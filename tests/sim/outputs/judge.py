@@ -106,7 +106,7 @@ class Truth:
         seen: files that ever existed.
         foreign: existing files of other programs, relative to the output, with their etags.
         foreign_paths: paths that ever had such files.
-        denied: attempts that a caller knows not to be committed, with the error that said so.
+        denied: attempts that a caller knows not to be committed, with the error that it got.
         shared: attempts that several callers commit.
         last_signs: the time of each attempt's last sign of life by the server's clock: it began an
             upload, prepared its commit or sent a heartbeat.
@@ -165,9 +165,7 @@ class Truth:
         final = isinstance(error, (JobAborted, AlreadyExists))
         if final or attempt not in self.shared:
             message = f"{type(error).__name__}: {error}"
-            assert attempt not in self.commits, (
-                f"{attempt} is committed, and its driver was told: {message}"
-            )
+            assert attempt not in self.commits, f"{attempt} is committed, but its driver got {message}"
             self.denied[attempt] = message
 
     def share(self, attempt: str) -> None:
@@ -219,7 +217,7 @@ class Truth:
             return self.check_committed(error)
         assert batch in (None, Batch(stream, int(number)))
         assert commit.batch[0] == stream, f"{error}, but it is not committed"
-        assert commit.batch[1] >= int(number), f"{error}, but no later batch is, either"
+        assert commit.batch[1] >= int(number), f"{error}, and neither is a later batch"
         return commit
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
@@ -243,7 +241,9 @@ class Truth:
         """Check the output after the end of all programs and a recovery: it is complete, and clean."""
         for commit in self.commits.values():
             assert self.is_whole(commit), f"files of version {commit.version} are missing"
-            assert self.is_done(commit), f"version {commit.version} replaced what is still visible"
+            assert self.is_done(commit), (
+                f"files that version {commit.version} replaced are still visible"
+            )
         shown = {path for path in self.visible if not path.startswith("_")}
         assert shown == {path for path in self.files(self.last) if not path.startswith("_")}
         assert self.success == self.last, "_SUCCESS lags behind"
@@ -308,9 +308,9 @@ class Truth:
             self.stored(staged.path, data)
             return
         found = [commit for commit in self.commits.values() if name in commit.nonces]
-        assert found, f"{staged.path} is visible, and no commit names it"
-        assert nonce == found[0].nonces[name], f"{staged.path} is another upload than was committed"
-        assert data == b"\n".join(found[0].rows[name]), f"{staged.path} has another content"
+        assert found, f"{staged.path} is visible, but no commit names it"
+        assert nonce == found[0].nonces[name], f"{staged.path} is not the upload that was committed"
+        assert data == b"\n".join(found[0].rows[name]), f"{staged.path} has wrong content"
         self._appeared(name)
 
     def dropped(self, path: str, upload_id: str) -> None:
@@ -321,7 +321,7 @@ class Truth:
         attempt = _attempt_of(name)
         if commit := self.commits.get(attempt):
             assert name in self.seen or commit.uploads.get(name) != upload_id, (
-                f"the upload of {path} was dropped, and its attempt is committed"
+                f"the upload of {path} was dropped, but its attempt is committed"
             )
         else:
             assert attempt in self.aborted, f"the upload of {path} was dropped before it was decided"
@@ -332,13 +332,13 @@ class Truth:
         if name.startswith(_NOTES):
             return
         if name.startswith(_LISTS):
-            assert _attempt_of(name) not in self.commits, f"{path} was deleted, and a record names it"
+            assert _attempt_of(name) not in self.commits, f"{path} was deleted, but a record names it"
         elif name in self.foreign_paths:
             etag = self.foreign.pop(name)
             replacing = [each for each in self.commits.values() if each.foreign.get(name) == etag]
-            assert replacing, f"{path} was deleted, and no job replaces it as it was"
+            assert replacing, f"{path} was deleted, but no job replaces this version of it"
             assert any(map(self.is_whole, replacing)), (
-                f"{path} was deleted before what replaces it was there"
+                f"{path} was deleted before its replacement was visible"
             )
         elif match := _PENDING.fullmatch(name):
             commit = self.commits.get(match[1])
@@ -346,7 +346,7 @@ class Truth:
                 assert match[1] in self.aborted, f"{path} was deleted before its attempt was decided"
             else:
                 assert self.is_whole(commit), f"{path} was deleted before all files were visible"
-                assert self.is_done(commit), f"{path} was deleted before all it replaced was removed"
+                assert self.is_done(commit), f"{path} was deleted before all replaced files were removed"
         else:
             self._file_deleted(name)
 
@@ -371,7 +371,7 @@ class Truth:
         else:
             assert self._may_be_gone(name), f"{name} was deleted"
             by = next(c for c in self.commits.values() if c.version == self.replaced[name])
-            assert self.is_whole(by), f"{name} was deleted before what replaces it was visible"
+            assert self.is_whole(by), f"{name} was deleted before its replacement was visible"
         self.visible.remove(name)
 
     def _recorded(self, number: int, document: Mapping[str, Any]) -> None:
@@ -401,14 +401,14 @@ class Truth:
         assert attempt not in self.commits, f"{attempt} is committed twice"
         assert attempt not in self.aborted, f"{attempt} is aborted and then committed"
         assert self.commit_of(job_id) is None, f"job {job_id} is committed twice"
-        told = self.denied.get(attempt)
-        assert told is None, f"{attempt} is committed, and its driver was told: {told}"
+        message = self.denied.get(attempt)
+        assert message is None, f"{attempt} is committed, but its driver got {message}"
         assert document["mode"] != "error" or not (self.commits or self.foreign), (
-            "there is data where none was wanted"
+            "the output has data, but the job requires an empty one"
         )
         logged = document["visibility"] == "logged"
         assert all(commit.logged == logged for commit in self.commits.values()), (
-            "it is listed and logged"
+            "the output is both listed and logged"
         )
         files = self._listed(document)
         partitions = {file["path"]: tuple(map(tuple, file["partition"])) for file in files}
@@ -427,27 +427,25 @@ class Truth:
             batch=document["batch"] and tuple(document["batch"]),
         )
         missed = self._foreign_in(document["mode"], set(partitions.values())) - commit.foreign.items()
-        assert not missed, f"{attempt} is committed, and does not replace {sorted(missed)}"
+        assert not missed, f"{attempt} is committed, but does not replace {sorted(missed)}"
         stream, _, batch = job_id.rpartition("/")
         earlier = [c.batch for c in self.commits.values() if c.batch and c.batch[0] == stream]
         assert all(last < int(batch) for _, last in earlier), f"batch {job_id} comes too late"
         schema = document["schema"]
         known = document["mode"] == "overwrite" or None in (schema, self.schema) or schema == self.schema
-        assert known, f"{attempt} was fitted to columns that the output no longer has"
+        assert known, f"{attempt} began with columns that the output no longer has"
         self.schema = schema or self.schema
         if logged:
-            assert self.is_whole(commit), f"files are gone that {attempt} commits"
+            assert self.is_whole(commit), f"files that {attempt} commits are gone"
             for path, rows in commit.rows.items():
-                assert self.server.get(TOP + path).data == b"\n".join(rows), (
-                    f"{path} has another content"
-                )
+                assert self.server.get(TOP + path).data == b"\n".join(rows), f"{path} has wrong content"
         self.replaced.update(dict.fromkeys(commit.replaced, number))
         self.commits[attempt] = commit
         self.decided.append(attempt)
         if document["mode"] != "rewrite":
             new = [(partitions[path], row) for path, rows in commit.rows.items() for row in rows]
             self.rows = sorted([*self._kept(document["mode"], set(partitions.values())), *new])
-        assert self._rows_there() == self.rows, f"version {number} has rows twice, or not at all"
+        assert self._rows_there() == self.rows, f"version {number} has duplicate or missing rows"
 
     def _listed(self, document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return the files that a record names, directly or in lists."""
@@ -485,7 +483,7 @@ class Truth:
         assert [(f["path"], f["nonce"]) for f in pending] == [(f["path"], f["nonce"]) for f in files]
         uploads = {file["path"]: file["upload"] for file in pending}
         there = {upload.upload_id for upload in self.server.list_staged(TOP)}
-        assert there >= set(uploads.values()), f"uploads are gone that {attempt} commits"
+        assert there >= set(uploads.values()), f"uploads that {attempt} commits are gone"
         return uploads
 
     def _replaced_by(self, mode: str, partitions: set[object], named: list[str]) -> frozenset[str]:
@@ -498,7 +496,7 @@ class Truth:
                 return frozenset(path for path in current if where[path] in partitions)
             case "rewrite":
                 gone = sorted(set(named) - current.keys())
-                assert not gone, f"{gone} are rewritten, and no part of the output"
+                assert not gone, f"{gone} are rewritten, but are not part of the output"
                 return frozenset(named)
         return frozenset()
 
@@ -535,11 +533,13 @@ class Truth:
         version = document["version"]
         assert version > self.success, f"_SUCCESS goes from {self.success} to {version}"
         before = [commit for commit in self.commits.values() if commit.version <= version]
-        assert before and before[-1].version == version, f"_SUCCESS names {version}, which is no commit"
+        assert before and before[-1].version == version, (
+            f"_SUCCESS names {version}, which is not a commit"
+        )
         assert before[-1].job_id == document["job"]
         for commit in before:
             assert self.is_done(commit), (
-                f"_SUCCESS names {version}, and commit {commit.version} is not all visible"
+                f"_SUCCESS names {version}, but commit {commit.version} is not completely visible"
             )
         self.success = version
 

@@ -44,7 +44,7 @@ ON_THE_WAY = tuple(set(Fault) - {Fault.PAUSED, Fault.CRASHED, Fault.SWEPT, Fault
 
 
 @pytest.fixture(autouse=True)
-def _no_warnings_are_kept() -> Iterator[None]:
+def _silence_warnings() -> Iterator[None]:
     """Silence the warnings of drivers that could not clean up."""
     logging.disable(logging.WARNING)
     yield
@@ -316,7 +316,7 @@ LARGE = [
     ),
 ]
 
-#: Worlds with many states whose rules others cover: only with ``--all``.
+#: Worlds with many states that run only with ``--all``, because other worlds cover their rules.
 LONG = (
     "a driver and a recovery, a crash",
     "a driver and a recovery that cannot publish",
@@ -331,8 +331,8 @@ def test_states_of_small_worlds(case: Case) -> None:
 
 
 @pytest.mark.parametrize("trusts_any_404", [True, False])
-def test_a_404_of_something_else_must_not_hide_a_pending_entry(trusts_any_404: bool) -> None:
-    """Otherwise the recovery of a job whose driver crashed considers it published.
+def test_a_404_of_an_intermediary_must_not_hide_a_pending_entry(trusts_any_404: bool) -> None:
+    """The recovery of a job whose driver crashed would otherwise consider it published.
 
     The S3 client trusts a 404 only if it has an error code of the store.
     """
@@ -348,7 +348,7 @@ def test_a_404_of_something_else_must_not_hide_a_pending_entry(trusts_any_404: b
         trusts_any_404=trusts_any_404,
     )
     simulation, judge = build(Seeded(0))
-    refused = pytest.raises(AssertionError, match="not all visible")
+    refused = pytest.raises(AssertionError, match="not completely visible")
     with simulation, refused if trusts_any_404 else contextlib.nullcontext():
         simulation.run()
         judge()
@@ -360,7 +360,7 @@ def test_a_404_of_something_else_must_not_hide_a_pending_entry(trusts_any_404: b
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_states_of_larger_worlds(case: Case) -> None:
-    """The same holds with more clients and faults."""
+    """The same holds in larger worlds, with more clients and faults."""
     case.check(world_of)
 
 
@@ -383,7 +383,7 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 def test_some_seeds(world: str) -> None:
-    """The same holds for three to five nodes and all faults."""
+    """The same holds in random worlds of three to five nodes with all faults."""
     report = run_seeds(world, RUNS[world])
     assert set(report.faults) >= set(ON_THE_WAY) - {Fault.PARTIAL, Fault.DUPLICATED}
     calls = ("begin", "stage", "commit", "abort", "recover", "read", "log")
@@ -402,8 +402,8 @@ def digest(seed: int) -> str:
     return hashlib.sha256("\n".join(simulation.trace).encode()).hexdigest()
 
 
-def test_a_seed_is_a_trace_in_any_process() -> None:
-    """A seed gives the same run, bit for bit, whatever the order of sets in a process."""
+def test_a_seed_determines_the_trace_in_any_process() -> None:
+    """A seed gives the same run, bit for bit, in processes that order sets differently."""
     code = "from sim.outputs.test_outputs import digest; print(*map(digest, range(40)))"
     traces = {
         subprocess.run(

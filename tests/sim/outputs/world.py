@@ -51,7 +51,7 @@ class OutputWorld:
         nodes: the clock of each node, by the node's name.
         leases: whether the store ignores conditions, so that clients use leases.
         logged: whether only the log shows the files.
-        staged: whether records are so large that they are staged first. A recovery may drop the upload.
+        staged: whether records are large, and therefore staged first. A recovery may drop the upload.
         before: jobs that were committed before the beginning, each with one file.
         remembered: number of decided attempts that a state remembers, if the library has another one.
         denied: for each node, by its name, the mutations that it has no permission for; see
@@ -156,15 +156,15 @@ class OutputWorld:
     def judge(self) -> Counter[str]:
         """Raise `AssertionError` if a run that has ended is wrong; return `outcomes`.
 
-        Every program has ended, unless its node crashed for good. After a recovery without faults, all
-        committed files are visible and nothing else, and a second recovery does nothing. Then garbage
+        Every program has ended, unless its node crashed and was not restarted. After a recovery without
+        faults, exactly the committed files are visible, and a second recovery does nothing. Then garbage
         collection removes all files that no version needs.
         """
         check_ended(self.nodes)
         output = self._output_without_faults("judge")
         records = self.truth.records
         first = output.recover(older_than=0)
-        assert not first.lost, "a recovery reports files as lost that are replaced"
+        assert not first.lost, "a recovery reports replaced files as lost"
         self.truth.check_clean()
         assert self.truth.records == records + bool(first.aborted)
         assert first.live == ()
