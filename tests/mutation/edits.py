@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 #: A formatter puts an expression that follows one of these into parentheses, to wrap it.
 _WRAPPED = frozenset({"=", "return", "if", "elif", "while", "in", "assert"})
 
-#: What follows an expression that ends its statement, or the head of its block.
+#: The text after an expression that ends its statement, or the head of its block.
 _ENDS = re.compile(r"[^\S\n]*(?:[:#\n]|\Z)")
 
 
@@ -39,7 +39,7 @@ class Change:
     Attributes:
         anchor: the definition that has the lines; see `Library.find`.
         before: a snippet that occurs once in it.
-        after: the lines that replace it, with the same left margin as the snippet. None: it stays.
+        after: the lines that replace it, with the same left margin as the snippet. None: no change.
     """
 
     anchor: str
@@ -69,7 +69,7 @@ class Edit:
         )
 
     def none(self) -> Edit:
-        """Return the edit of the same modules that changes nothing but the limits."""
+        """Return an edit of the same modules that changes only the limits."""
         edit = Edit()
         edit.__attrs_init__(tuple(evolve(each, after=None) for each in self.changes), self.limits)
         return edit
@@ -88,7 +88,7 @@ class Edit:
 
 
 def _place(library: Library, change: Change) -> tuple[str, tuple[int, int, str]]:
-    """Return the module of a change, and where it replaces which characters by what."""
+    """Return the module of a change, and the start, the end and the replacement of the changed text."""
     definitions = library.find(change.anchor)
     module = definitions[0].module
     source = library.source(module)
@@ -106,12 +106,12 @@ def _place(library: Library, change: Change) -> tuple[str, tuple[int, int, str]]
     if margin.strip():  # the snippet begins within a line
         return module, (start, end, _shifted(change, _indent(margin)).lstrip())
     if not change.after and (rest := re.compile(r"[^\S\n]*\n").match(source, end)):
-        end = rest.end()  # no empty line stays
+        end = rest.end()  # leave no empty line
     return module, (line, end, _shifted(change, margin))
 
 
 def _shifted(change: Change, margin: str) -> str:
-    """Return the new lines, moved as far as the snippet has to be moved to begin at a margin."""
+    """Return the new lines, moved by as many columns as the snippet needs to begin at a margin."""
     less = len(_indent(change.before.lstrip("\n")))
     lines = change.after.strip("\n").splitlines() if change.after else []
     shifted = (" " * (len(_indent(line)) - less + len(margin)) + line.lstrip() for line in lines)
@@ -136,7 +136,7 @@ def _replaced(library: Library, module: str, places: Iterable[tuple[int, int, st
 
 
 def _occurrences(source: str, definition: Definition, snippet: str) -> Iterator[tuple[int, int]]:
-    """Yield where a snippet begins and ends in a source, for each time that the definition has it."""
+    """Yield the start and the end of each occurrence of a snippet in a definition."""
     wanted = [token[0] for token in _tokens(snippet, 0, len(snippet)) if token[0]]
     there = _tokens(source, definition.start, definition.end)
     kept = [index for index, token in enumerate(there) if token[0]]
@@ -155,9 +155,9 @@ def _tokens(source: str, start: int, end: int) -> Sequence[tuple[str, int | None
     """Return the tokens in a part of a source.
 
     Returns:
-        The text of each, for an opening parenthesis that a formatter adds the index of the one that
-        closes, and where the token begins and ends. The text is empty if the token depends on how lines
-        are wrapped: a trailing comma, or such a parenthesis.
+        The text, the index of the closing parenthesis, the start and the end of each token. The index
+        is set for an opening parenthesis that a formatter adds. The text is empty if the token depends
+        on how lines are wrapped: a trailing comma, or such a parenthesis.
     """
     matches = [each for each in _TOKEN.finditer(source, start, end) if each["skip"] is None]
     texts = [each[0] for each in matches]

@@ -29,7 +29,7 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
         ),
         setting=reading(_ONE, [Upload("a"), Upload("b")], Fault.CRASHED),
         caught="the query cannot continue",
-        story="The driver dies between the two, and the files of the epoch are on no list.",
+        story="The driver dies between the two writes, and no list has the files of the epoch.",
     ),
     Mutant(
         name="the files of an epoch stored before the place in the listing",
@@ -44,12 +44,12 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
         ),
         setting=reading(_ONE, [Upload("a")], Fault.CRASHED),
         caught=_LOST,
-        story="The driver dies between the two. The file is remembered, and in no epoch.",
+        story="The driver dies between the two writes. The file is remembered, but is in no epoch.",
     ),
     Mutant(
-        name="the list row replaced whatever it is",
+        name="the list row replaced without a condition",
         where="ingest.md#epochs",
-        rule="an epoch is stored on condition that the list row is still the one that was read",
+        rule="an epoch is stored on condition that the list row has not changed",
         edit=Edit(
             ("StateTable.advance", "Put(written.to_item(), old.unchanged())", "Put(written.to_item())")
         ),
@@ -60,14 +60,14 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
         ),
         caught="the query cannot continue",
         story=(
-            "A's request is on its way for long. When it arrives, B has gone on to the second epoch, "
-            "and the list row goes back to the first."
+            "A's request is late. When it arrives, B has stored the second epoch, and the list row "
+            "goes back to the first."
         ),
     ),
     Mutant(
         name="a lost answer taken for success",
         where="ingest.md#epochs",
-        rule="a lost answer is settled by reading the list row again",
+        rule="a lost answer is resolved by reading the list row again",
         edit=Edit(
             (
                 "StateTable.advance",
@@ -82,12 +82,12 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
         ),
         setting=reading(_ONE, [Upload("a")], Fault.LOST_REQUEST),
         caught="the query cannot continue",
-        story="The request was lost, and the engine logs an epoch that there is not.",
+        story="The request was lost, and the engine logs an epoch that does not exist.",
     ),
     Mutant(
-        name="a read that is not pinned to the version that was listed",
+        name="a read that is not pinned to the listed version",
         where="ingest.md#guarantees",
-        rule="a slice is read from the version that was listed, or not at all",
+        rule="a slice is read only from the version that was listed",
         edit=Edit(
             (
                 "Pinned.get",
@@ -101,12 +101,12 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
             forced=(Forced("A get a", Fault.DELAYED, 1, 3),),
         ),
         caught=_TWICE,
-        story="The object is overwritten after it was listed, and its new version is read twice.",
+        story="The object is overwritten after the listing, and its new version is read twice.",
     ),
     Mutant(
-        name="a problem whose storing stays open taken for stored",
+        name="a problem taken for stored after a lost answer",
         where="ingest.md#unreadable-input",
-        rule="what is quarantined is stored before the task ends",
+        rule="a task stores its quarantined slices before it ends",
         edit=Edit(
             (
                 "Quarantine.report",
@@ -123,28 +123,28 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
             settings={"unreadable": "quarantine"},
         ),
         caught=_LOST,
-        story="The object is repaired, and nobody knows what of it was not delivered.",
+        story="The object is repaired, but no row says which of its records were not delivered.",
     ),
     Mutant(
         name="a slice that is read again delivered from its start",
         where="ingest.md#unreadable-input",
-        rule="of what is handed out again, only what was not delivered is",
+        rule="of a slice that is delivered again, only the undelivered records are",
         edit=Edit(("Fetch._read", "missing = slice.skip - records", "missing = -records")),
         setting=reading(
             _ONE, [Upload("a", size=4)], broken={"a": 2}, settings={"unreadable": "quarantine"}
         ),
         caught=_TWICE,
-        story="Its first two records were delivered before it could not be read.",
+        story="The first two records had been delivered before the read failed.",
     ),
     Mutant(
-        name="a slice that is read again wanted for ever",
+        name="a wanted slice never removed",
         where="ingest.md#unreadable-input",
-        rule="what is wanted goes with the epoch that hands it out, in one transaction",
+        rule="a wanted slice is removed by the transaction that stores its epoch",
         edit=Edit(("Planner.plan", "removed.append(range)", "pass")),
         setting=reading(
             _ONE, [Upload("a", size=4)], broken={"a": 2}, settings={"unreadable": "quarantine"}
         ),
         caught=_TWICE,
-        story="Each epoch hands it out.",
+        story="Each epoch delivers the slice again.",
     ),
 )

@@ -16,19 +16,22 @@ INGEST_LISTING: tuple[Mutant, ...] = (
     Mutant(
         name="no grace window",
         where="ingest.md#memory-of-files",
-        rule="an object that is older than the grace window before the begin of a sweep was there then",
+        rule=(
+            "an object that is older than the grace window before the start of a sweep existed at "
+            "that start"
+        ),
         edit=Edit(("Planner._begin", "else began - settings.grace", "else began")),
         setting=reading({"A": {"batches": 2, "every": 6.0}}, [Upload("b"), Upload("a", at=5, age=8)]),
         caught=_LOST,
         story=(
-            "The upload of a began before the first listing, and ended after it: a bears the time of "
-            "its begin, and is taken for known."
+            "The upload of a began before the first listing, and ended after it. The time of a is "
+            "that of its begin, so a counts as known."
         ),
     ),
     Mutant(
         name="the watermark counted from the end of a sweep",
         where="ingest.md#memory-of-files",
-        rule="when a sweep has come to its end, what was there when it *began* has been dealt with",
+        rule="a complete sweep has handled all objects that existed at its *start*",
         edit=Edit(
             (
                 "Planner._tail_swept",
@@ -42,14 +45,14 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         ),
         caught=_LOST,
         story=(
-            "While the sweep goes on, a turns up behind its back. When the sweep has come to its end, a "
-            "is as old as the grace window is long."
+            "During the sweep, a appears before the current key. At the end of the sweep, a is as old "
+            "as the grace window is long."
         ),
     ),
     Mutant(
         name="an object at the edge of the window not remembered",
         where="ingest.md#memory-of-files",
-        rule="an object is known by its time if it is *more* than the grace window older",
+        rule="an object is known by its time if it is *more* than the grace window older than the sweep",
         edit=Edit(
             (
                 "Planner._sweep",
@@ -59,21 +62,26 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         ),
         setting=reading({"A": {"batches": 2}}, [Upload("a", age=10)]),
         caught=_TWICE,
-        story="The object is as old as the window is long: neither remembered nor known by its time.",
+        story=(
+            "The object is exactly as old as the window is long: it is neither remembered nor known "
+            "by its time."
+        ),
     ),
     Mutant(
-        name="what was handed out forgotten with its epoch",
+        name="delivered files forgotten with their epoch",
         where="ingest.md#storage-layout",
-        rule="rows of files that have to be remembered stay until the watermark has passed them",
+        rule="the row of a file that must be remembered stays until it is below the watermark",
         edit=Edit(("SeenFiles.removable", "if row.below(watermarks):", "if True:")),
         setting=reading({"A": {"batches": 4}}, [Upload(name) for name in "abc"]),
         caught=_TWICE,
-        story="Two epochs later the row of the first one goes, and its file is new again.",
+        story=(
+            "The row of the first epoch is removed two epochs later, and its file counts as new again."
+        ),
     ),
     Mutant(
-        name="what another driver has stored not looked at",
+        name="rows of another driver not read",
         where="ingest.md#memory-of-files",
-        rule="an object above the watermark is known if it is remembered: in the table",
+        rule="an object above the watermark is known if the table remembers it",
         edit=Edit(
             (
                 "StateTable.update",
@@ -86,21 +94,21 @@ INGEST_LISTING: tuple[Mutant, ...] = (
             [Upload("a"), Upload("b")],
         ),
         caught=_TWICE,
-        story="B hands out b, and A, which goes on, remembers what it knew before.",
+        story="B delivers b. A continues, and remembers only what it knew before.",
     ),
     Mutant(
-        name="a version told by its path alone",
+        name="a version identified by its path alone",
         where="ingest.md#memory-of-files",
         rule="an object is known if it is remembered by its path *and etag*",
         edit=Edit(("SeenFiles.look", "if etag != _short(file.etag):", "if False:")),
         setting=reading({"A": {"batches": 2, "every": 6.0}}, [Upload("a"), Upload("a", at=3, size=2)]),
         caught=_LOST,
-        story="The object is overwritten, and its new version is taken for the one that was read.",
+        story="The object is overwritten, and its new version is taken for the old one, which was read.",
     ),
     Mutant(
-        name="what the tail hands out not remembered",
+        name="files of the tail not remembered",
         where="ingest.md#keys-that-grow",
-        rule="what the tail hands out is remembered for the grace window",
+        rule="files that the tail delivers are remembered for the grace window",
         edit=Edit(
             (
                 "Planner._sweep",
@@ -115,9 +123,9 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         story="The next call lists the tail again, and takes b for new.",
     ),
     Mutant(
-        name="watermarks of the tail taken for those of all keys",
+        name="the watermark of the tail used for all keys",
         where="ingest.md#keys-that-grow",
-        rule="the watermark with which keys were settled stays with them until the body is swept",
+        rule="keys that the boundary passes keep their watermark until the body is swept",
         edit=Edit(
             (
                 "Watermarks.of",
@@ -132,26 +140,27 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         ),
         caught=_LOST,
         story=(
-            "The listings of the tail go on, and a turns up below it. When the sweep of the body comes "
-            "to a, they have been where it is not."
+            "The listings of the tail continue, and a appears before the boundary. When the sweep of "
+            "the body reaches a, the watermark of the tail is past its time, though no listing of the "
+            "tail had a."
         ),
     ),
     Mutant(
-        name="a finite run content with the end of a sweep that was under way",
+        name="a finite run that ends with a sweep that had begun before",
         where="ingest.md#keys-that-grow",
-        rule="a run that is to end sweeps all, from the beginning",
+        rule="a run that must end sweeps all keys, from the beginning",
         edit=Edit(("SourceState.finish", "(1 if self.tail is None else 2)", "1")),
         setting=reading(
             {"A": {"batches": 1}, "B": {"batches": 9, "after": 2.0, "finite": True}},
             [Upload("b"), Upload("c"), Upload("a", at=1)],
         ),
         caught="a finite run has ended",
-        story="The sweep that A left behind is past a when a turns up, and B ends with it.",
+        story="A's unfinished sweep has passed a when a appears. B ends with that sweep.",
     ),
     Mutant(
         name="a finite run that leaves out the body",
         where="ingest.md#keys-that-grow",
-        rule="a run that is to end sweeps all of the tail *and* all of the body",
+        rule="a run that must end sweeps the whole tail *and* the whole body",
         edit=Edit(("SourceState.finish", "bodies = 1 if self.body is None else 2", "bodies = 0")),
         setting=reading(
             {"A": {"batches": 2}, "B": {"batches": 9, "after": 9.0, "finite": True}},
@@ -159,6 +168,6 @@ INGEST_LISTING: tuple[Mutant, ...] = (
             settings={"ordered": True},
         ),
         caught="a finite run has ended",
-        story="The tail has come to its end, and a lies below it.",
+        story="The sweep of the tail is complete, and a is in the body.",
     ),
 )

@@ -6,14 +6,14 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.stores import BareHeads
-from mutation.worlds import AS_IT_IS, BOTH, FAST, HELD, LONGER, SMALL, UNEXPLAINED, racing
+from mutation.worlds import BOTH, FAST, HELD, LONGER, SMALL, UNCHANGED, UNEXPLAINED, racing
 from sim.leases.actions import read, update
 
 __all__ = ["LEASE_ACQUIRE"]
 
 LEASE_ACQUIRE: tuple[Mutant, ...] = (
     Mutant(
-        name="the first record is put whatever is there",
+        name="first record put without a condition",
         where="protocol.md#steps",
         rule="a record is created only if there is none",
         edit=Edit(
@@ -29,7 +29,7 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         saved=False,
     ),
     Mutant(
-        name="own clock started after the send",
+        name="own clock started after the request was sent",
         where="protocol.md#waiting-rules-in-time",
         rule="the holder counts from *before* it sends the request for its lease",
         edit=Edit(
@@ -50,14 +50,14 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.DELAYED, delays=(3.0,), patience=4, clocks={"B": FAST}),
         caught=UNEXPLAINED,
         story=(
-            "A's record is there at 0, its HEAD is answered at 3. A counts its 3 s from then, B "
-            "from when it saw the record: on B's clock, as fast as clocks may be, 4.5 s are over at"
-            " 3. Both are sure that it is their turn."
+            "A's record is stored at 0, and its HEAD is answered at 3. A counts its 3 s from then. B "
+            "counts from when it saw the record: its clock is as fast as allowed, so its 4.5 s are "
+            "over at 3. Both write."
         ),
         saved=False,
     ),
     Mutant(
-        name="own clock started anew by a second request",
+        name="own clock restarted by a second request",
         where="protocol.md#waiting-rules-in-time",
         rule="the holder counts from before it sends the *first* request for its lease",
         edit=Edit(
@@ -82,10 +82,10 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's first request for the lease meets the record of a dead holder, which TTL drops. A "
-            "copy of that request arrives after that, and takes the lease, which B sees at 9.2. A, "
-            "paused, sends its second request at 11.1, and finds a record of its own: it counts "
-            "from 11.1, and B from 9.2, on a clock that is as fast as clocks may be."
+            "A's first request for the lease meets the record of a dead holder, which TTL then drops. "
+            "A copy of that request arrives later and takes the lease, which B sees at 9.2. A was "
+            "paused. It sends its second request at 11.1, and finds its own record. A counts from "
+            "11.1. B counts from 9.2, on a clock as fast as allowed."
         ),
         saved=False,
     ),
@@ -99,14 +99,15 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         setting=racing(BOTH),
         caught=UNEXPLAINED,
         story=(
-            "B is told of A's record, of generation 0 as B's own would be, and goes on as its holder."
+            "B gets A's record, whose generation is 0, as B's own would be. B continues as if it held "
+            "the lease."
         ),
         saved=False,
     ),
     Mutant(
         name="etag compared with its quotes",
         where="protocol.md#strategies",
-        rule="an etag is the same, quoted or bare",
+        rule="quotes do not matter when etags are compared",
         edit=Edit(
             (
                 "holds",
@@ -117,15 +118,15 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         setting=racing({"A": update("k")}, objects={"k": "old"}, wrap=BareHeads),
         caught=UNEXPLAINED,
         story=(
-            "The store spells the etag without quotes in its answer to HEAD. A is told that the "
-            "object has changed, and it has not."
+            "The store omits the quotes of the etag in its answer to HEAD. A gets an error that the "
+            "object has changed, but it has not."
         ),
         saved=False,
     ),
     Mutant(
-        name="the lease of an etag as the caller spells it",
+        name="the lease of an etag as the caller writes it",
         where="protocol.md#the-record",
-        rule="the key of a record has the etag as the store gives it",
+        rule="the key of a record has the etag as the store returns it",
         edit=Edit(
             ("LeaseCommitter._first_hold", "if look.info.etag == etag:", "if mutation.holds(look.info):")
         ),
@@ -134,21 +135,21 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
             forced=(Forced("B put k", Fault.DELAYED, 1, 1),),
             starts={"A": 0.1},
             objects={"k": "old"},
-            own={"B": AS_IT_IS},
+            own={"B": UNCHANGED},
             wrap=BareHeads,
         ),
         caught=UNEXPLAINED,
         story=(
-            "The store spells the etag without quotes in its answer to HEAD. B, which stands for "
-            "any client that goes by that, such as those of `object_store`, holds a lease under "
-            "that key, and A one under its own."
+            "The store omits the quotes of the etag in its answer to HEAD. B stands for any client "
+            "that uses that spelling, such as those of `object_store`: it holds a lease under that "
+            "key, and A holds one under its own."
         ),
         saved=False,
     ),
     Mutant(
         name="no HEAD after a slow acquire",
         where="protocol.md#steps",
-        rule="a look older than a `timeout` is made anew",
+        rule="if more than one `timeout` passed since the `HEAD` was sent, it is sent again",
         edit=Edit(
             (
                 "LeaseCommitter._valid",
@@ -159,16 +160,15 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.SWEPT, forced=(Forced("A clock", Fault.PAUSED, 2, 10),)),
         caught=UNEXPLAINED,
         story=(
-            "A looks, and is paused before it asks for the lease. B creates the object meanwhile, "
-            "and its record is dropped by TTL, so that nothing tells A of it: it acts on a look "
-            "that is ten seconds old."
+            "A sends its HEAD, and is paused before it asks for the lease. B creates the object "
+            "meanwhile, and TTL drops its record. So A acts on an answer that is ten seconds old."
         ),
         saved=True,
     ),
     Mutant(
-        name="the look from before the conflict used after it",
+        name="the HEAD from before the conflict used after it",
         where="protocol.md#steps",
-        rule="the object is looked at once more before a record is replaced",
+        rule="before a record is replaced, the object is read again",
         edit=Edit(
             (
                 "LeaseCommitter._hold",
@@ -179,15 +179,15 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         setting=racing(BOTH),
         caught=UNEXPLAINED,
         story=(
-            "B looked before A wrote. By the time B's request for the lease arrives, A has released"
-            " its own; B takes it over, and believes what it saw before."
+            "B sends its HEAD before A writes. When B's request for the lease arrives, A has released "
+            "its own lease. B takes it over, and relies on the old answer."
         ),
         saved=False,
     ),
     Mutant(
-        name="the look begun before the holder's time was up",
+        name="the HEAD sent before the holder's time was over",
         where="protocol.md#steps",
-        rule="first the holder's time is over, then the object is looked at",
+        rule="the object is read after the holder's time is over",
         edit=Edit(
             (
                 "LeaseCommitter._wait",
@@ -214,8 +214,8 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "B looks while A's request is still on its way. When B reads its clock after that, A's "
-            "time is up, and B acts on what it saw before. C shows that A's object was there in "
+            "B sends its HEAD while A's request is still in flight. When B then reads its clock, A's "
+            "time is over, and B relies on the old answer. C shows that A's object existed in "
             "between."
         ),
         saved=False,

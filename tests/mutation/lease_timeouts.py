@@ -41,7 +41,7 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
     Mutant(
         name="wait without the skew factor",
         where="protocol.md#steps",
-        rule="the holder's `timeout` × `max_clock_skew_rate` is waited for",
+        rule="a waiter waits for the holder's `timeout` × `max_clock_skew_rate`",
         edit=Edit(
             (
                 "HeldLease.reclaimable_at",
@@ -52,15 +52,15 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.DELAYED, delays=(2.0,), clocks={"B": FAST}),
         caught=UNEXPLAINED,
         story=(
-            "B's clock is as fast as clocks may be: after 3 s on it, 2 s on A's, B takes over, "
-            "while A may still write, and does."
+            "B's clock is as fast as allowed: its 3 s are 2 s on A's clock. B takes over while A may "
+            "still write, and A does."
         ),
         saved=False,
     ),
     Mutant(
-        name="a waiter that counts from before it asked",
+        name="a waiter that counts from before it sent its request",
         where="protocol.md#waiting-rules-in-time",
-        rule="the waiter counts from *after* the answer was received that tells of the record",
+        rule="a waiter counts from *after* it received the answer with the record",
         edit=Edit(
             ("Lease._judge", "since=self._clock.monotonic())", "since=max(self._first_sent.values()))")
         ),
@@ -75,15 +75,15 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "B asks for the lease at 0, and learns at 1.33 that A has held it since 1. On B's "
-            "clock, as fast as clocks may be, 4.5 s after 0 are over at 3, and A may write until 4."
+            "B asks for the lease at 0, and learns at 1.33 that A has held it since 1. B's clock is "
+            "as fast as allowed, so 4.5 s after 0 are over at 3. A may write until 4."
         ),
         saved=False,
     ),
     Mutant(
-        name="wait for one's own timeout",
+        name="a wait for the waiter's own timeout",
         where="protocol.md#steps",
-        rule="*the holder's* `timeout` is waited for",
+        rule="a waiter waits for *the holder's* `timeout`",
         edit=Edit(
             (
                 "LeaseCommitter._wait",
@@ -100,15 +100,15 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's leases are of 6 s, B's of 3 s. B waits for 3 s × 1.5 after it saw A's record, and "
-            "takes over while A may still write."
+            "A's leases last 6 s, B's 3 s. B waits for 3 s × 1.5 after it saw A's record, and takes "
+            "over while A may still write."
         ),
         saved=False,
     ),
     Mutant(
-        name="the count not begun anew when the record changed",
+        name="the count not restarted when the record changed",
         where="protocol.md#steps",
-        rule="a record that changed meanwhile starts the count anew",
+        rule="if the record changed meanwhile, the count starts again",
         edit=Edit(
             (
                 "LeaseCommitter._wait",
@@ -127,15 +127,15 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's HEAD took so long that A renewed its lease at 2, to 5. B saw that, and goes on "
-            "counting from 0.1, when it saw the record before."
+            "A's HEAD took so long that A renewed its lease at 2, until 5. B saw the new record, but "
+            "continues to count from 0.1, when it saw the old one."
         ),
         saved=False,
     ),
     Mutant(
         name="reclaim without the generation",
         where="protocol.md#steps",
-        rule="a record is replaced only if it is still the one that was seen",
+        rule="a record is replaced only if it is still the one that the waiter saw",
         edit=Edit(
             (
                 "Lease.begin_acquire",
@@ -154,7 +154,7 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
     Mutant(
         name="reclaim by the generation alone",
         where="protocol.md#steps",
-        rule="what is compared is generation, `ttl` and `owner`",
+        rule="a reclaim compares generation, `ttl` and `owner`",
         edit=Edit(
             (
                 "LeaseRecord.unchanged",
@@ -165,17 +165,17 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         setting=_DROPPED_WHILE_WAITED_FOR,
         caught=UNEXPLAINED,
         story=(
-            "The holder that B waited for is dead, and its record, of generation 0, is dropped by "
-            "TTL as B is about to replace it. A has made another of generation 0, which B takes for"
-            " the one that it waited for. (`owner` or `ttl` alone would do among clients of this "
-            "library; those of `object_store` write no owner.)"
+            "The holder that B waits for is dead. TTL drops its record, of generation 0, just before "
+            "B replaces it. A creates another record of generation 0, and B takes it for the old one. "
+            "(Among clients of this library, `owner` or `ttl` alone would suffice; those of "
+            "`object_store` write no owner.)"
         ),
         saved=False,
     ),
     Mutant(
         name="TTL shorter than timeout × skew",
         where="protocol.md#the-record",
-        rule="`ttl` ≥ 2 × `timeout` × `max_clock_skew_rate`, which is checked when settings are given",
+        rule="`ttl` ≥ 2 × `timeout` × `max_clock_skew_rate` is checked when the settings are created",
         edit=Edit(
             (
                 "LeaseSettings.__attrs_post_init__",
@@ -192,8 +192,8 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "With a TTL of 1 s, which the settings refuse, the record of a holder that is alive is "
-            "dropped, and B meets none."
+            "With a TTL of 1 s, which the settings refuse, the record of a live holder is dropped, "
+            "and B meets none."
         ),
         saved=False,
     ),
@@ -211,13 +211,13 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         setting=racing(BOTH),
         caught=UNEXPLAINED,
         story=(
-            "B looked before A wrote. By the time B's request for the lease arrives, nothing tells "
-            "any more that A was there."
+            "B sends its HEAD before A writes. When B's request for the lease arrives, no record "
+            "shows that A held it."
         ),
         saved=False,
     ),
     Mutant(
-        name="release of whatever record is there",
+        name="release without a condition",
         where="protocol.md#steps",
         rule="a lease is released only if its record is still mine",
         edit=Edit(
@@ -240,16 +240,16 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A found an object, and its release is late. B removes the object, waits, and takes "
-            "over A's lease. Now A's release arrives, overwrites B's record, and C takes the lease "
-            "at once, while B is writing."
+            "A found an object, and its release is late. B removes the object, waits, and takes over "
+            "A's lease. Then A's release arrives and overwrites B's record. C takes the lease at "
+            "once, while B is writing."
         ),
         saved=False,
     ),
     Mutant(
         name="release after an unknown outcome",
         where="protocol.md#steps",
-        rule="the lease is kept as long as the outcome is unknown",
+        rule="the lease is kept while the outcome is unknown",
         edit=Edit(
             (
                 "LeaseCommitter.run",
@@ -265,8 +265,8 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A does not know what became of its request, which is still on its way. Since A has "
-            "released its lease, B need not wait, and is done before A's request arrives."
+            "A does not know the outcome of its request, which is still in flight. Since A has "
+            "released its lease, B need not wait, and finishes before A's request arrives."
         ),
         saved=True,
     ),
@@ -277,31 +277,30 @@ SURVIVORS: tuple[Mutant, ...] = (
     Mutant(
         name="reclaim without the owner",
         where="protocol.md#steps",
-        rule="what is compared is generation, `ttl` and `owner`",
+        rule="a reclaim compares generation, `ttl` and `owner`",
         edit=Edit(
             ("LeaseRecord.unchanged", ' & Equals("ttl", self.ttl) & owner', ' & Equals("ttl", self.ttl)')
         ),
         setting=_DROPPED_WHILE_WAITED_FOR,
         caught="",
         story=(
-            "A record that was made after another one had been dropped has another `ttl`, as long "
-            "as clocks are not further apart than "
-            "[TTL](protocol.md#assumptions-and-non-guarantees) allows."
+            "A record that was created after another one was dropped has another `ttl`, as long as "
+            "clocks differ no more than [TTL](protocol.md#assumptions-and-non-guarantees) allows."
         ),
     ),
     Mutant(
         name="reclaim without the TTL",
         where="protocol.md#steps",
-        rule="what is compared is generation, `ttl` and `owner`",
+        rule="a reclaim compares generation, `ttl` and `owner`",
         edit=Edit(("LeaseRecord.unchanged", ' & Equals("ttl", self.ttl) & owner', " & owner")),
         setting=_DROPPED_WHILE_WAITED_FOR,
         caught="",
-        story="No two calls have one `owner`. But those of `object_store` have none.",
+        story="No two calls have the same `owner`. But the calls of `object_store` have none.",
     ),
     Mutant(
-        name="release under the same generation",
+        name="release without a new generation",
         where="protocol.md#the-record",
-        rule="the generation is one more for every change of holder *and every release*",
+        rule="the generation grows by one with every change of holder *and every release*",
         edit=Edit(
             (
                 "Lease._next",
@@ -312,8 +311,8 @@ SURVIVORS: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.DUPLICATED, delays=(4.5,)),
         caught="",
         story=(
-            "A released record can only be replaced, by one of the next generation. The layout is "
-            "kept as `object_store` has it."
+            "A released record can only be replaced by one of the next generation. The layout is that "
+            "of `object_store`."
         ),
     ),
 )

@@ -29,17 +29,17 @@ LEASE_WRITES: tuple[Mutant, ...] = (
     Mutant(
         name="no expiry on the data request",
         where="protocol.md#the-expiry-that-the-store-enforces",
-        rule="the data request expires with the lease, and the store sees to that",
+        rule="the data request expires with the lease, and the store enforces the expiry",
         edit=Edit(("LeaseCommitter._expiry", _RETURNED, "return None")),
         setting=racing(BOTH, Fault.DELAYED, delays=(4.5,)),
         caught=UNEXPLAINED,
         story=(
-            "A's request comes 4.5 s late. B has waited as it should, and has written; A's object "
-            "replaces B's, and A, who finds its own nonce, calls that success."
+            "A's request arrives 4.5 s late. B has waited correctly, and has written. A's object "
+            "replaces B's. A finds its own nonce, and returns successfully."
         ),
     ),
     Mutant(
-        name="the expiry dated by one's own clock",
+        name="the expiry dated by the client's clock",
         where="protocol.md#the-expiry-that-the-store-enforces",
         rule="the expiry is dated by the store's own clock",
         edit=Edit(
@@ -56,13 +56,13 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         caught=UNEXPLAINED,
         story=(
             "A's clock is a minute ahead, so the store accepts A's request a minute too long. It "
-            "comes when B has written."
+            "arrives after B has written."
         ),
     ),
     Mutant(
         name="the expiry not rounded down by a second",
         where="protocol.md#the-expiry-that-the-store-enforces",
-        rule="the expiry is never later than the end of the lease, whatever is rounded on the way",
+        rule="the expiry is never later than the end of the lease, even after rounding",
         edit=Edit(
             (
                 "_HeadResult.expiry",
@@ -73,15 +73,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.DELAYED, delays=(3.0,), clocks={"B": FAST}),
         caught=UNEXPLAINED,
         story=(
-            "A's request comes at the very end of its lease, when B, whose clock is as fast as "
-            "clocks may be, has taken over. A store that cuts its clock to whole seconds would "
-            "accept it for almost a second more."
+            "A's request arrives at the very end of its lease. B's clock is as fast as allowed, and B "
+            "has taken over. A store that cuts its clock to whole seconds would accept A's request "
+            "for almost a second more."
         ),
     ),
     Mutant(
         name="a pause before the lease added to the expiry",
         where="protocol.md#the-expiry-that-the-store-enforces",
-        rule="the expiry is for the rest of the lease only",
+        rule="the expiry covers only the rest of the lease",
         edit=Edit(
             (
                 "_HeadResult.expiry",
@@ -100,15 +100,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A is paused for 4 s between its look and its lease; 6 s on its own clock, which goes "
-            "faster than the store's. Added to a lease of 6 s on A's clock, they make the store "
-            "accept A's request until 11, and B has taken over at 10."
+            "A is paused for 4 s between its HEAD and its lease. These are 6 s on its own clock, "
+            "which is faster than the store's. Added to a lease of 6 s on A's clock, they let the "
+            "store accept A's request until 11. B takes over at 10."
         ),
     ),
     Mutant(
-        name="the expiry a full timeout after the look",
+        name="the expiry a full timeout after the HEAD",
         where="protocol.md#the-expiry-that-the-store-enforces",
-        rule="the expiry is for what is left of the lease",
+        rule="the expiry covers only the rest of the lease",
         edit=Edit(
             (
                 "_HeadResult.expiry",
@@ -129,15 +129,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "The answer to A's HEAD took half of A's lease. Counted from its date, a whole one lets"
-            " the store accept A's request until 8, and B, on a clock that is as fast as clocks may"
-            " be, has taken over at 6.1."
+            "The answer to A's HEAD took half of A's lease. The expiry is a full timeout after the "
+            "date of that answer, so the store accepts A's request until 8. B's clock is as fast as "
+            "allowed, and B takes over at 6.1."
         ),
     ),
     Mutant(
         name="read-back before the expiry taken as final",
         where="protocol.md#steps",
-        rule="only a read begun after the expiry is final",
+        rule="only a read that begins after the expiry is final",
         edit=Edit(("LeaseCommitter._resolve_unknown", "if over:\n    return", "if True:\n    return")),
         setting=racing(
             {"A": create("k"), "B": edit("k")},
@@ -147,16 +147,16 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A reads back too early, sees nothing, and sends its request again, with success. B "
-            "replaces what A wrote. Then A's first request arrives, and puts the old version back "
-            "over B's."
+            "A reads back too early, finds nothing, and repeats its request successfully. B replaces "
+            "A's object. Then A's first request arrives, and overwrites B's object with the old "
+            "version."
         ),
         saved=False,
     ),
     Mutant(
-        name="the read-back that shows that it is time taken as final",
+        name="the read-back that first shows the end of the expiry taken as final",
         where="protocol.md#steps",
-        rule="only a read *begun* after the expiry is final",
+        rule="only a read that *begins* after the expiry is final",
         edit=Edit(
             (
                 "LeaseCommitter._resolve_unknown",
@@ -175,17 +175,17 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A HEAD takes 2 s, and is dated when it is answered. A reads back at 4.5, and is told "
-            "that it is 6, which is past the expiry of its request. But what it is told of is the "
-            "object of 4.5, and the request arrives at 5. By the time A tries again, B has replaced"
-            " what A wrote."
+            "A HEAD takes 2 s, and the answer has the date of its end. A reads back at 4.5, and the "
+            "answer is dated 6, which is after the expiry of its request. But the answer shows the "
+            "object of 4.5, and the request arrives at 5. When A tries again, B has replaced A's "
+            "object."
         ),
         saved=False,
     ),
     Mutant(
-        name="the last second of the expiry taken for over",
+        name="the last second of the expiry counted as over",
         where="protocol.md#steps",
-        rule="only a read begun when the store's own clock is *past* the expiry is final",
+        rule="only a read that begins when the store's own clock is *past* the expiry is final",
         edit=Edit(
             (
                 "LeaseCommitter._resolve_unknown",
@@ -203,16 +203,19 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's request expires at 2. A reads back when the store's clock says 2, sees the old "
-            "object, and takes that as final; the request arrives in that very second. By the time "
-            "A tries again, B has replaced what A wrote."
+            "A's request expires at 2. A reads back when the store's clock shows 2, finds the old "
+            "object, and takes that as final. The request arrives in that very second. When A tries "
+            "again, B has replaced A's object."
         ),
         saved=False,
     ),
     Mutant(
-        name="a read-back taken as final where nothing expires",
+        name="a read-back taken as final without an expiry",
         where="protocol.md#lost-answers",
-        rule="if the store does not enforce the expiry, what has not landed by then is `OutcomeUnknown`",
+        rule=(
+            "if the store does not enforce the expiry, a request that has had no effect by then is "
+            "`OutcomeUnknown`"
+        ),
         edit=Edit(
             (
                 "LeaseCommitter._resolve_unknown",
@@ -228,14 +231,13 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A sees nothing when its request should have expired, and sends it again, with success."
-            " B replaces what A wrote. Then A's first request arrives, and puts the old version "
-            "back."
+            "A finds nothing when its request should have expired, and repeats it successfully. B "
+            "replaces A's object. Then A's first request arrives, and restores the old version."
         ),
         saved=True,
     ),
     Mutant(
-        name="unknown read as failure",
+        name="an unknown outcome reported as a failure",
         where="protocol.md#lost-answers",
         rule="a lost answer, and then another object → `OutcomeUnknown`",
         edit=Edit(
@@ -253,15 +255,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's write happened, and B replaced what A had written before A could read it back. A "
-            "is told that nothing was changed."
+            "A's write happened, and B replaced A's object before A read it back. A reports that "
+            "nothing changed."
         ),
         saved=False,
     ),
     Mutant(
-        name="a refusal after a lost answer read as failure",
+        name="a refusal after a lost answer reported as a failure",
         where="protocol.md#lost-answers",
-        rule="a creation that lost an answer and was then refused is `OutcomeUnknown`",
+        rule="a creation by lease that lost an answer and was then refused is `OutcomeUnknown`",
         edit=Edit(
             (
                 "LeaseCommitter.run",
@@ -276,15 +278,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's object came, and B removed it again before A could read it back. A tries again, is"
-            " refused by another object of B's, and is told that nothing was written."
+            "A's object was created, and B removed it before A read it back. A tries again and is "
+            "refused, because B has created another object. A reports that nothing was written."
         ),
         saved=False,
     ),
     Mutant(
         name="any object taken for one's own",
         where="protocol.md#lost-answers",
-        rule="an object is mine if it bears my nonce",
+        rule="an object with my nonce is mine",
         edit=Edit(
             (
                 "Mutation.recognises",
@@ -294,15 +296,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         setting=racing(BOTH),
         caught=UNEXPLAINED,
-        story="B finds A's object, and is told that it is B's.",
+        story="B finds A's object, and reports it as its own.",
         saved=False,
     ),
     Mutant(
-        name="what is seen after the lease taken for one's own",
+        name="a deletion seen after the lease taken for one's own",
         where="protocol.md#lost-answers",
         rule=(
-            "that the object is gone was my doing if it is seen before my lease ended, or the lease can "
-            "still be renewed"
+            "a missing object proves my deletion only if I see it before my lease ended, or while it "
+            "can be renewed"
         ),
         edit=Edit(
             (
@@ -319,15 +321,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's deletion never arrived. When A's lease is over B takes it over and deletes the "
-            "object; A sees that it is gone, and is told that A did it."
+            "A's deletion never arrived. When A's lease is over, B takes it over and deletes the "
+            "object. A finds no object, and reports its own deletion."
         ),
         saved=False,
     ),
     Mutant(
         name="a large body sent under the lease",
         where="protocol.md#steps",
-        rule="a body that the link does not carry within the reserve is staged first",
+        rule="a body that the link cannot carry within the reserve is staged first",
         edit=Edit(
             (
                 "ConditionalStore._put",
@@ -342,13 +344,13 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's request begins at 0, and the store finds it in time. Its body is there after ten "
-            "seconds; B has taken over and written by then."
+            "A's request begins at 0, and the store accepts it in time. Its body takes ten seconds. B "
+            "has taken over and written by then."
         ),
         saved=False,
     ),
     Mutant(
-        name="no time kept for the body",
+        name="no time reserved for the body",
         where="protocol.md#the-expiry-that-the-store-enforces",
         rule="the expiry is an eighth of the timeout before the end of the lease",
         edit=Edit(
@@ -370,14 +372,14 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         caught=UNEXPLAINED,
         story=(
             "A's request begins at 2.9, in the last second that the store accepts. Its three bytes "
-            "take 0.375 s. B, whose clock is as fast as clocks may be, has taken over at 3."
+            "take 0.375 s. B's clock is as fast as allowed, and B takes over at 3."
         ),
         saved=False,
     ),
     Mutant(
-        name="a late answer believed",
+        name="a late answer accepted",
         where="protocol.md#steps",
-        rule="an answer that comes after the lease counts only if the lease can still be renewed",
+        rule="an answer after the end of the lease counts only if the lease can still be renewed",
         edit=Edit(
             (
                 "LeaseCommitter.run",
@@ -392,15 +394,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         setting=racing(BOTH, bandwidths={"A": 0.3}, judge=one_winner),
         caught=TWO_WINNERS,
         story=(
-            "A's link is slower than it says. Its body is there after ten seconds, over B's object, "
-            "and the store tells both of success."
+            "A's link is slower than its settings say. Its body takes ten seconds, and replaces B's "
+            "object. Both calls return successfully."
         ),
         saved=False,
     ),
     Mutant(
         name="the lease read again instead of renewed",
         where="protocol.md#steps",
-        rule="an answer that comes after the lease counts only if the lease can still be *renewed*",
+        rule="an answer after the end of the lease counts only if the lease can still be *renewed*",
         edit=Edit(
             (
                 "LeaseCommitter._check_mine",
@@ -417,15 +419,15 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=TWO_WINNERS,
         story=(
-            "At 10 B has looked and is about to take the lease over. Then A's body is there. A finds "
-            "its own record still in the table, and B replaces it a moment later."
+            "At 10 B has sent its HEAD, and is about to take over the lease. Then A's body arrives. A "
+            "finds its own record still in the table, and B replaces it a moment later."
         ),
         saved=False,
     ),
     Mutant(
         name="a nonce found under a lease that was interrupted",
         where="protocol.md#steps",
-        rule="an object that is found by a retry counts only if nobody else held the lease meanwhile",
+        rule="an object that a retry finds counts only if no other client held the lease meanwhile",
         edit=Edit(
             (
                 "LeaseCommitter.run",
@@ -443,14 +445,14 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=TWO_WINNERS,
         story=(
-            "At 11 A has given up on its first request, and finds nothing. B takes over before A has "
-            "renewed its lease, and writes. Then A's body is there, over B's object, and A finds its "
-            "nonce when it has the lease again."
+            "At 11 A has given up its first request, and finds nothing. B takes over before A has "
+            "renewed its lease, and writes. Then A's body arrives and replaces B's object. A finds "
+            "its nonce when it has the lease again."
         ),
         saved=False,
     ),
     Mutant(
-        name="a lost answer settled at the expiry",
+        name="a lost answer resolved at the expiry",
         where="protocol.md#steps",
         rule="after a lost answer the lease is kept until a body that began in time has arrived",
         edit=Edit(("LeaseCommitter._resolve_unknown", "expiry.expires_at + body", "expiry.expires_at")),
@@ -464,9 +466,9 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's request begins at 1.9, just before its expiry, and its body is there at 2.275. At "
-            "2.175 A finds nothing, and releases the lease. B takes it and writes. Then A's body is "
-            "there, over B's object."
+            "A's request begins at 1.9, just before its expiry, and its body arrives at 2.275. At "
+            "2.175 A finds nothing, and releases the lease. B takes it and writes. Then A's body "
+            "arrives and replaces B's object."
         ),
         saved=False,
     ),

@@ -30,7 +30,7 @@ class Definition:
     Attributes:
         module: the full name of its module.
         name: its qualified name, such as ``Collector.collect``.
-        start, end: where its source begins and ends in the source of the module, in characters.
+        start, end: the start and the end of its source in the module, in characters.
     """
 
     module: str
@@ -46,16 +46,16 @@ class Library:
     Attributes:
         package: the name of the package.
         top: its directory.
-        rooms: the sub-packages that hold the protocols. Modules outside them are never copied.
+        subpackages: the packages that hold the protocols. Modules outside them are never copied.
     """
 
     package: str
     top: Path
-    rooms: tuple[str, ...]
+    subpackages: tuple[str, ...]
 
     @property
     def files(self) -> Mapping[str, Path]:
-        """The file of each module in the rooms, by the module's full name; packages are modules, too."""
+        """The file of each module in the subpackages, by its full name; packages are modules, too."""
         return _files(self)
 
     def source(self, module: str) -> str:
@@ -63,7 +63,7 @@ class Library:
         return _source(self.files[module])
 
     def find(self, anchor: str) -> tuple[Definition, ...]:
-        """Return the definition that an anchor names: several only if a module defines a name again.
+        """Return the definition that an anchor names; several if its module defines the name repeatedly.
 
         Args:
             anchor: a qualified name such as ``Collector.collect``. A package or module in front of it,
@@ -84,7 +84,7 @@ class Library:
         if not modules:
             raise OutOfDate(
                 f"nothing in the library is named {anchor}; update the mutant's anchor"
-                f" (packages searched: {', '.join(self.rooms)})"
+                f" (packages searched: {', '.join(self.subpackages)})"
             )
         if len(modules) > 1:
             raise OutOfDate(
@@ -124,8 +124,8 @@ COMMITLOG = Library(
 @cache
 def _files(library: Library) -> Mapping[str, Path]:
     found = {}
-    for room in library.rooms:
-        for file in sorted((library.top / room).rglob("*.py")):
+    for name in library.subpackages:
+        for file in sorted((library.top / name).rglob("*.py")):
             parts = file.relative_to(library.top).with_suffix("").parts
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             found[".".join((library.package, *parts))] = file
@@ -180,7 +180,7 @@ def _line(node: ast.expr | ast.stmt) -> int:
 
 @cache
 def _imports(library: Library, module: str) -> frozenset[str]:
-    """Return the modules of the rooms that a module imports."""
+    """Return the modules of the subpackages that a module imports."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(library.source(module))):
         match node:

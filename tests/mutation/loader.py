@@ -2,7 +2,7 @@
 
 The production code has no switches for this. A mutant is a few lines of its source, the lines that
 replace them, and fresh copies of the module that has them and of all modules that depend on it. The
-modules that everything else has imported stay as they are. Modules that do not depend on the change,
+modules that other code has imported do not change. Modules that do not depend on the change,
 such as errors and ports, are shared, so that ``isinstance`` means the same inside and outside.
 """
 
@@ -36,7 +36,7 @@ class Code:
     _copies: Mapping[str, ModuleType] = field(repr=False)
 
     def get(self, original: type[_T]) -> type[_T]:
-        """Return the class that takes the place of a class of the library."""
+        """Return the class that replaces a class of the library."""
         copy = self._copies.get(original.__module__)
         return original if copy is None else cast(type[_T], getattr(copy, original.__name__))
 

@@ -19,7 +19,7 @@ ABSENT = (Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT, Kind.PUBLISH_IF_ABSENT)
 
 
 def _without_expiry(setting: Setting) -> Setting:
-    """Return the setting of a store that enforces no more than its verdict says."""
+    """Return the setting of a store that does not enforce the expiry, as its probe report says."""
     return lambda code, _: setting(code, False)
 
 
@@ -28,16 +28,16 @@ def _url(node: str) -> str:
 
 
 def _spelled(store: SimulatedStore, node: Node) -> SimulatedStore:
-    """Return the store under the URL by which the node knows it."""
+    """Return the store with the URL that the node uses."""
     store.url = _url(node.name)
     return store
 
 
-def _told(node: str, *kinds: Kind) -> ProbeReport:
+def _report(node: str, *kinds: Kind) -> ProbeReport:
     return evolve(proven(*kinds), url=_url(node))
 
 
-#: A and B know one store by two URLs, and have different verdicts about it.
+#: A and B know one store by two URLs, and have different probe reports on it.
 _TWO_NAMES: Setting = _without_expiry(
     racing(
         BOTH,
@@ -46,13 +46,13 @@ _TWO_NAMES: Setting = _without_expiry(
         starts={"A": 0.5},
         conditions=True,
         own={
-            "A": {"mode": "auto", "probe_report": _told("A", *ABSENT)},
-            "B": {"mode": "auto", "probe_report": _told("B")},
+            "A": {"mode": "auto", "probe_report": _report("A", *ABSENT)},
+            "B": {"mode": "auto", "probe_report": _report("B")},
         },
     )
 )
 
-#: They come at the same moment, and A's finding takes some time.
+#: B starts while A's request to list the bucket is in flight.
 _AT_ONCE: Setting = _without_expiry(
     racing(
         BOTH,
@@ -64,8 +64,8 @@ _AT_ONCE: Setting = _without_expiry(
         starts={"A": 0.5, "B": 1},
         conditions=True,
         own={
-            "A": {"mode": "auto", "probe_report": _told("A", *ABSENT)},
-            "B": {"mode": "auto", "probe_report": _told("B")},
+            "A": {"mode": "auto", "probe_report": _report("A", *ABSENT)},
+            "B": {"mode": "auto", "probe_report": _report("B")},
         },
     )
 )
@@ -74,7 +74,7 @@ NATIVE: tuple[Mutant, ...] = (
     Mutant(
         name='409 read as "exists"',
         where="protocol.md#native",
-        rule="409 says that nothing happened, and nothing else: it is tried again",
+        rule="a 409 says only that nothing happened, and the request is retried",
         edit=Edit(
             (
                 "NativeCommitter.run.send",
@@ -89,14 +89,14 @@ NATIVE: tuple[Mutant, ...] = (
         setting=racing({"A": create("k")}, Fault.CONFLICT, mode="native"),
         caught=UNEXPLAINED,
         story=(
-            "The store says that another request was under way, and A is told that there is an "
+            "The store answers that another request was in progress, and A reports an existing "
             "object. There is none."
         ),
     ),
     Mutant(
-        name="client retries left on",
+        name="client retries left enabled",
         where="protocol.md#native",
-        rule="a refusal after a lost answer does not say that somebody else was first",
+        rule="a refusal after a lost answer does not prove that another client was first",
         edit=Edit(
             (
                 "NativeCommitter.run",
@@ -116,15 +116,15 @@ NATIVE: tuple[Mutant, ...] = (
         setting=racing({"A": delete("k")}, Fault.LOST_RESPONSE, objects={"k": "old"}, mode="native"),
         caught=UNEXPLAINED,
         story=(
-            "The first request is performed, its answer lost. The client library sends it again by "
-            "itself and passes on the refusal of the second, which nobody can tell from a refusal "
-            "of the first: a deletion leaves no nonce."
+            "The first request is performed, but its answer is lost. The client library repeats it, "
+            "and passes on the refusal of the second. That cannot be distinguished from a refusal of "
+            "the first, because a deletion leaves no nonce."
         ),
     ),
     Mutant(
-        name="a refusal believed without a look",
+        name="a refusal accepted without a HEAD",
         where="protocol.md#native",
-        rule="a put that is refused looks first whether the object bears its nonce",
+        rule="after the refusal of a put, a `HEAD` checks whether the object has its nonce",
         edit=Edit(
             (
                 "NativeCommitter.run",
@@ -135,8 +135,8 @@ NATIVE: tuple[Mutant, ...] = (
         setting=racing({"A": create("k")}, Fault.REPEATED, mode="native"),
         caught=UNEXPLAINED,
         story=(
-            "Something on the way sends the request twice. The second one is refused because of the"
-            " first, and A is told that somebody else's object is there."
+            "An intermediary sends the request twice. The second one is refused because of the first, "
+            "and A reports that another client's object exists."
         ),
     ),
     Mutant(
@@ -155,14 +155,14 @@ NATIVE: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's write happened, B replaced what A had written, and A's second attempt is refused. "
-            "A is told that nothing was written."
+            "A's write happened, and B replaced A's object. A's second attempt is refused, and A "
+            "reports that nothing was written."
         ),
     ),
     Mutant(
         name="a retry without the condition",
         where="protocol.md#native",
-        rule="what was lost is tried again under the same condition and nonce",
+        rule="a retry has the same condition and nonce",
         edit=Edit(
             (
                 "NativeCommitter.run",
@@ -173,12 +173,11 @@ NATIVE: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.LOST_REQUEST, starts={"B": 1}, mode="native"),
         caught=UNEXPLAINED,
         story=(
-            "B's first request never arrives, and the second one goes without the condition: it "
-            "replaces A's object."
+            "B's first request never arrives. The second one has no condition, and replaces A's object."
         ),
     ),
     Mutant(
-        name="what is gone taken for one's own deletion",
+        name="a missing object taken for one's own deletion",
         where="protocol.md#lost-answers",
         rule="natively, a lost answer and then no object → `OutcomeUnknown`",
         edit=Edit(("NativeCommitter._read_back", "exclusive=False", "exclusive=True")),
@@ -191,14 +190,14 @@ NATIVE: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "B's first request never arrives, and the second one is refused, since A has deleted "
-            "the object. B is told that B did."
+            "B's first request never arrives, and the second one is refused, because A has deleted "
+            "the object. B reports its own deletion."
         ),
     ),
     Mutant(
-        name="rivals go different ways",
+        name="competing calls with different enforcement",
         where="protocol.md#strategies",
-        rule="calls that can compete go the same way",
+        rule="calls that can compete use the same enforcement",
         edit=Edit(
             (
                 "_Strategy.choose",
@@ -218,14 +217,14 @@ NATIVE: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "The store is known to honour put-if-absent, and copy-if-absent not. A asks the store, "
-            "B takes a lease: neither keeps out the other."
+            "The store is known to enforce put-if-absent, but not copy-if-absent. A relies on the "
+            "store, and B takes a lease: neither excludes the other."
         ),
     ),
     Mutant(
-        name="each client goes by its own verdict",
+        name="each client uses its own probe report",
         where="protocol.md#strategies",
-        rule="the first finding about a bucket is kept in the table, and all go by it",
+        rule="the first finding about a bucket is stored in the table, and all clients use it",
         edit=Edit(
             (
                 "ProbeCache._find",
@@ -247,14 +246,14 @@ NATIVE: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "B was told that the store honours no condition, and takes a lease; A was told that it "
-            "honours all, and does not ask for one."
+            "By B's report the store enforces no condition, so B takes a lease. By A's report it "
+            "enforces all, so A takes none."
         ),
     ),
     Mutant(
         name="findings belong to a URL",
         where="protocol.md#one-bucket-several-urls",
-        rule="a finding belongs to the bucket, whatever URL leads to it",
+        rule="a finding belongs to the bucket, whatever URL a client uses",
         edit=Edit(
             (
                 "StoredReports._url",
@@ -265,14 +264,14 @@ NATIVE: tuple[Mutant, ...] = (
         setting=_TWO_NAMES,
         caught=UNEXPLAINED,
         story=(
-            "A and B know one store by two URLs. What B keeps in the table, that the store honours no "
-            "condition, A does not find: B takes a lease, and A asks the store."
+            "A and B know one store by two URLs. B stores the finding that the store enforces no "
+            "condition, and A does not find it. B takes a lease, and A relies on the store."
         ),
     ),
     Mutant(
         name="a new URL is a new bucket",
         where="protocol.md#one-bucket-several-urls",
-        rule="a client with a URL that is not in the list looks for the identity objects of the list",
+        rule="a client whose URL is not in the list looks for the identity objects of the list",
         edit=Edit(
             ("BucketIdentity._with_url", "there = identities.has(bucket.identity)", "there = False")
         ),
@@ -281,9 +280,12 @@ NATIVE: tuple[Mutant, ...] = (
         story="A does not look for the object that B has stored, and lists the bucket a second time.",
     ),
     Mutant(
-        name="the list of buckets is replaced whatever it is",
+        name="the list of buckets replaced without a condition",
         where="protocol.md#one-bucket-several-urls",
-        rule="the list is replaced only if it has not changed; if it has, new objects are looked for",
+        rule=(
+            "the list is replaced only if it has not changed; otherwise the client looks for the new "
+            "identity objects"
+        ),
         edit=Edit(
             (
                 "BucketIdentity._write",
@@ -294,8 +296,8 @@ NATIVE: tuple[Mutant, ...] = (
         setting=_AT_ONCE,
         caught=UNEXPLAINED,
         story=(
-            "A's request to list the bucket is slow. Meanwhile B has listed it, and goes by its own "
-            "finding. A's list takes the place of B's, and A goes by its own, too."
+            "A's request to list the bucket is slow. Meanwhile B has listed it, and uses its own "
+            "finding. A's list replaces B's, and A uses its own finding, too."
         ),
     ),
 )

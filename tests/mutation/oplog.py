@@ -12,9 +12,9 @@ __all__ = ["OPLOG"]
 
 OPLOG: tuple[Mutant, ...] = (
     Mutant(
-        name="decision of an operation not put-if-absent",
+        name="decision of an operation put without a condition",
         where="operation-log.md#rules",
-        rule="deciding is one put-if-absent",
+        rule="a decision is one put-if-absent",
         edit=Edit(
             (
                 "RecordDirectory.add",
@@ -25,14 +25,14 @@ OPLOG: tuple[Mutant, ...] = (
         setting=logging({"A": run(seconds=1), "R": recover(Decision.ROLLED_BACK)}, after={"R": 0.5}),
         caught="was replaced",
         story=(
-            "A recovery has rolled the operation back while it was performed, and the log said so "
-            "until its performer overwrote that."
+            "A recovery has rolled the operation back while it was performed. The log said so until "
+            "its performer overwrote that record."
         ),
     ),
     Mutant(
         name="pending entry of an operation removed before the decision",
         where="operation-log.md#rules",
-        rule="a listing of `pending/` tells what is not decided",
+        rule="a listing of `pending/` has all undecided operations",
         edit=Edit(
             (
                 "OperationLog._decide",
@@ -42,12 +42,12 @@ OPLOG: tuple[Mutant, ...] = (
         ),
         setting=logging({"A": run()}),
         caught="was deleted before the operation was decided",
-        story="Should A die now, its operation would be neither pending nor decided.",
+        story="If A dies now, its operation is neither pending nor decided.",
     ),
     Mutant(
-        name="another's decision on an operation overlooked",
+        name="another client's decision on an operation ignored",
         where="operation-log.md#rules",
-        rule="a recovery had rolled the operation back meanwhile → `OutcomeUnknown`",
+        rule="a recovery has rolled the operation back meanwhile → `OutcomeUnknown`",
         edit=Edit(
             (
                 "OperationLog.run",
@@ -58,7 +58,7 @@ OPLOG: tuple[Mutant, ...] = (
         setting=logging({"A": run(seconds=1), "R": recover(Decision.ROLLED_BACK)}, after={"R": 0.5}),
         caught="a client got",
         story=(
-            "A recovery has rolled the operation back, and its performer is told that it was committed."
+            "A recovery has rolled the operation back, and its performer reports that it was committed."
         ),
     ),
 )

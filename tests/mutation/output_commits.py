@@ -25,14 +25,14 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         setting=writing({"A": drive("j")}),
         caught="was deleted before all files were visible",
         story=(
-            "Should the driver die now, its job would be committed, and nobody else would publish "
-            "the files: where there is no entry there is nothing left to publish."
+            "If the driver dies now, its job is committed, but no other client publishes the files: "
+            "without an entry there seems to be nothing to publish."
         ),
     ),
     Mutant(
         name="`_SUCCESS` advanced before the files are published",
         where="outputs.md#layout",
-        rule="versions up to the one that `_SUCCESS` names are completely visible",
+        rule="all files up to the version in `_SUCCESS` are visible",
         edit=Edit(
             (
                 "Publisher.complete",
@@ -43,14 +43,14 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         setting=writing({"A": drive("j"), "R": recover()}, Fault.CRASHED, after={"R": 5}),
         caught="_SUCCESS names 1, but .* is not completely visible",
         story=(
-            "Plain readers that wait for `_SUCCESS` look for files that are not there yet; should "
-            "the recovery die now, no later one would look at that version again."
+            "Plain readers that wait for `_SUCCESS` look for files that do not exist yet. If the "
+            "recovery dies now, no later one checks that version again."
         ),
     ),
     Mutant(
-        name="merged files removed before the one that replaces them is visible",
+        name="merged files removed before their replacement is visible",
         where="outputs.md#modes",
-        rule="the new files are published, and then the old ones are removed",
+        rule="the new files are published before the old ones are removed",
         edit=Edit(
             (
                 "Output.commit",
@@ -60,7 +60,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         setting=writing({"C": compact()}, before=("a", "b")),
         caught="was deleted before its replacement was visible",
-        story="Plain readers that list the directory now find none of the rows that were merged.",
+        story="Plain readers that list the directory now find none of the merged rows.",
     ),
     Mutant(
         name="foreign files removed before the commit point",
@@ -78,7 +78,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         setting=writing({"A": drive("j", mode="overwrite")}, foreign=("old",)),
         caught="old was deleted, but no job replaces this version of it",
-        story="Should the job be aborted now, its rows are lost, and nothing is in their place.",
+        story="If the job is aborted now, the rows of the foreign files are lost without a replacement.",
     ),
     Mutant(
         name="foreign files replaced by a logged job without a pending entry",
@@ -92,14 +92,14 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         caught="_SUCCESS names 1, but commit 1 is not completely visible",
         story=(
-            "The driver dies after the commit point. The recovery finds no pending entry, takes the job "
-            "for done, and plain readers read the old rows for ever."
+            "The driver dies after the commit point. The recovery finds no pending entry, and "
+            "considers the job complete. Plain readers read the old rows for ever."
         ),
     ),
     Mutant(
         name="a foreign file removed although it was written again",
         where="outputs.md#foreign-files",
-        rule="a foreign file that was written again after it was named stays",
+        rule="a foreign file stays if it was written again after the job named it",
         edit=Edit(
             (
                 "Publisher._unchanged",
@@ -119,14 +119,14 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         caught="old was deleted, but no job replaces this version of it",
         story=(
-            "The driver dies after the commit point, and another program writes a file of the old name. "
-            "The recovery removes it: rows that came after the job are lost."
+            "The driver dies after the commit point, and another program writes a file with the old "
+            "name. The recovery removes it: rows that are newer than the job are lost."
         ),
     ),
     Mutant(
         name="`_SUCCESS` advanced without a condition",
         where="outputs.md#layout",
-        rule="`_SUCCESS` is replaced on condition of what it was, and never goes back",
+        rule="`_SUCCESS` is replaced on condition of its content, and never goes back",
         edit=Edit(
             (
                 "Publisher._advance",
@@ -142,14 +142,14 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         caught="_SUCCESS goes from 3 to 2",
         story=(
-            "A is about to say that version 2 is complete, and B says so of version 3 meanwhile. "
-            "Readers that go by `_SUCCESS` see version 3, and then version 2 again."
+            "A is about to report version 2 as complete, and B reports version 3 meanwhile. Readers "
+            "of `_SUCCESS` see version 3, and then version 2 again."
         ),
     ),
     Mutant(
-        name="a file that somebody else published taken for lost",
+        name="a file published by another client taken for lost",
         where="outputs.md#a-job-step-by-step",
-        rule="publishing is idempotent: a file that bears the nonce of the upload is published",
+        rule="publishing is idempotent: a file with the nonce of the upload is published",
         edit=Edit(
             (
                 "Publisher._publish.once",
@@ -159,15 +159,15 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         setting=writing({"A": drive("j"), "R": recover()}, Fault.LOST_RESPONSE, after={"R": 5}),
         caught="but 1 of its 1 files are lost",
-        story=(
-            "A's file is visible, only the answer that said so was lost; and A is told that the file is "
-            "lost."
-        ),
+        story="A's file is visible, and only the answer was lost. A reports the file as lost.",
     ),
     Mutant(
-        name="a job told committed that is not visible yet",
+        name="a job reported as committed before it is visible",
         where="outputs.md#a-job-step-by-step",
-        rule="what a committed job left unpublished is published before `JobAlreadyCommitted` is raised",
+        rule=(
+            "before `JobAlreadyCommitted` is raised, the remaining files of the committed job are "
+            "published"
+        ),
         edit=Edit(
             (
                 "Output.begin",
@@ -181,14 +181,14 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         setting=writing({"A": drive("j"), "B": drive("j")}, Fault.CRASHED, after={"B": 5}),
         caught="begin reports a job whose files are not all visible",
         story=(
-            "A dies after the commit point. B, which was to do the same job, is told that it is "
-            "done, and whoever waits for it finds no files."
+            "A dies after the commit point. B, with the same job, reports it as committed, and its "
+            "caller finds no files."
         ),
     ),
     Mutant(
         name="a snapshot without rolling forward",
         where="outputs.md#guarantees",
-        rule="log-aware readers see whole versions only",
+        rule="readers of the log see only complete versions",
         edit=Edit(
             (
                 "Output.snapshot",
@@ -199,16 +199,15 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         setting=writing({"A": drive("j"), "R": read()}, Fault.CRASHED, after={"R": 5}),
         caught="names a file that is not visible",
         story=(
-            "A dies after the commit point. The reader is given the name of a file that does not "
-            "exist yet."
+            "A dies after the commit point. The reader gets the name of a file that does not exist yet."
         ),
     ),
     Mutant(
-        name="uploads dropped of an attempt that was committed between two listings",
+        name="uploads dropped of an attempt committed between two listings",
         where="outputs.md#state-after-a-crash",
         rule=(
-            "before a recovery drops an upload of a committed attempt, it completes the attempt, "
-            "whether its entry was listed or not, and looks at each file"
+            "before a recovery drops an upload of a committed attempt, it completes the attempt, with "
+            "or without a listed entry, and checks each file"
         ),
         edit=Edit(
             (
@@ -222,8 +221,8 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         caught="was dropped, but its attempt is committed",
         story=(
             "R has no permission to complete uploads. It lists the pending entries, and then the "
-            "uploads. In between A commits. R cannot publish A's file. It has seen no entry of A, so it "
-            "takes A for complete, and drops the upload: the rows are lost."
+            "uploads. A commits in between. R cannot publish A's file. It has seen no entry of A, so "
+            "it considers A complete and drops the upload: the rows are lost."
         ),
     ),
     Mutant(
@@ -257,9 +256,9 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         caught="was dropped, but its attempt is committed",
         story=(
-            "No node has permission to complete uploads yet. B's job replaces A's file, so the file is "
-            "no part of the last version. A's version must be published before B's, and cannot be "
-            "without the upload that R drops."
+            "No node has permission to complete uploads yet. B's job replaces A's file, so the file "
+            "is not part of the last version. A's version must be published before B's, which is "
+            "impossible without the upload that R drops."
         ),
     ),
     Mutant(
@@ -285,16 +284,16 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         caught="was deleted, but a record names it",
         story=(
-            "In this world a state knows the last decided attempt, and each list of files is an object. "
-            "A task of A's job is late, and B's job has replaced A's file. To G, the late upload is of "
-            "an attempt that was never decided. G rules it out, and removes the list that version 1 "
-            "names."
+            "In this world a state remembers only the last decided attempt, and each list of files is "
+            "an object. A task of A's job is late, and B's job has replaced A's file. To G, the late "
+            "upload belongs to an attempt without a decision. G aborts it, and removes the list that "
+            "version 1 names."
         ),
     ),
     Mutant(
-        name="lost files waited for that a later version replaced",
+        name="a wait for lost files that a later version replaced",
         where="outputs.md#lost-uploads",
-        rule="a lost file that is no part of the last version any more holds up no later version",
+        rule="a lost file delays no later version if the last version does not have it",
         edit=Edit(
             (
                 "Publisher.publish",
@@ -314,8 +313,8 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         caught="a recovery reports replaced files as lost",
         story=(
-            "A could not complete its upload, and a lifecycle rule has removed it. B's job replaces all "
-            "files, and still readers of the log stay at the versions before A's."
+            "A could not complete its upload, and a lifecycle rule has removed it. B's job replaces "
+            "all files, but readers of the log stay at the versions before A's."
         ),
     ),
 )

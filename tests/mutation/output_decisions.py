@@ -17,7 +17,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         name="publish before the commit point",
         where="outputs.md#a-job-step-by-step",
-        rule="first the record is written, then files appear",
+        rule="the record is written before files become visible",
         edit=Edit(
             (
                 "Output.commit",
@@ -32,8 +32,8 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         setting=writing({"A": drive("j")}),
         caught="is visible, but no commit names it",
         story=(
-            "A file of a job that may yet fail, or lose against another attempt, is visible to "
-            "plain readers."
+            "The file of a job is visible to plain readers, but the job may still fail, or lose "
+            "against another attempt."
         ),
     ),
     Mutant(
@@ -43,12 +43,12 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(("Output.commit", "self._prepare(pending)", "pass")),
         setting=writing({"A": drive("j")}),
         caught="is committed without a pending entry",
-        story="The job is committed. Should its driver die now, nobody else would know its uploads.",
+        story="The job is committed. If its driver dies now, no other client knows its uploads.",
     ),
     Mutant(
-        name="commit record claimed without reading the ones before",
+        name="commit record claimed without reading the records before",
         where="outputs.md#layout",
-        rule="number N is claimed only by somebody who has read N − 1",
+        rule="number N is claimed only by a client that has read N − 1",
         edit=Edit(
             (
                 "CommitLog.commit",
@@ -63,12 +63,12 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="is aborted and then committed",
         story=(
-            "A's claim of record 1 is late; a recovery has taken A for dead, ruled the attempt out "
-            "in record 1, and dropped its uploads. A, without reading that, takes the next number."
+            "A's claim of record 1 is late. A recovery has considered A dead, aborted the attempt in "
+            "record 1, and dropped its uploads. A does not read that, and takes the next number."
         ),
     ),
     Mutant(
-        name="the job id not looked for",
+        name="the job id not checked",
         where="outputs.md#a-job-step-by-step",
         rule="the record that took the number is checked for the job's id",
         edit=Edit(
@@ -85,14 +85,14 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="job j is committed twice",
         story=(
-            "Two drivers commit the same job. A's claim of record 1 is late, record 1 is B's, and A"
-            " takes the next number."
+            "Two drivers commit the same job. A's claim of record 1 is late, record 1 is B's, and A "
+            "takes the next number."
         ),
     ),
     Mutant(
-        name="a number that is taken believed to be one's own",
+        name="an existing record taken for one's own",
         where="outputs.md#layout",
-        rule="a number that is taken is read: it may be anybody's",
+        rule="if the number is taken, the record is read: it may be another driver's",
         edit=Edit(
             (
                 "CommitLog._claim",
@@ -106,12 +106,12 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             after={"B": 0.5},
         ),
         caught="is visible, but no commit names it",
-        story="Record 1 is B's when A's claim arrives. A believes that it is its own, and publishes.",
+        story="Record 1 is B's when A's claim arrives. A takes it for its own, and publishes.",
     ),
     Mutant(
-        name="data where none was wanted",
+        name="data in an output that must be empty",
         where="outputs.md#a-job-step-by-step",
-        rule="the record that took the number is checked for data where none is wanted",
+        rule="the record that took the number is checked for data, if the job requires an empty output",
         edit=Edit(("CommitLog._look", 'elif job.mode == "error":', "elif False:")),
         setting=writing(
             {"A": drive("a", mode="error"), "B": drive("b")},
@@ -120,14 +120,17 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="the output has data, but the job requires an empty one",
         story=(
-            "A is to write to an empty output, and found it empty when it began. A's claim of "
-            "record 1 is late, record 1 is B's, and A takes the next number."
+            "A requires an empty output, and found it empty at the beginning. A's claim of record 1 "
+            "is late, record 1 is B's, and A takes the next number."
         ),
     ),
     Mutant(
         name="files merged that another job has replaced",
         where="outputs.md#modes",
-        rule="a job that names files to replace is refused once one of them is no part of the output",
+        rule=(
+            "a job that names files to replace is refused if one of them is not part of the output "
+            "any more"
+        ),
         edit=Edit(("CommitLog.commit", "if state is not None:\n    _check_there(job, state)", "")),
         setting=writing(
             {"C": compact(), "A": drive("j", mode="overwrite")},
@@ -137,14 +140,14 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="are rewritten, but are not part of the output",
         story=(
-            "C has merged what A, meanwhile, replaces. C's claim of record 3 is late, record 3 is A's,"
-            " and C takes the next number: the rows that A had removed would be back."
+            "C has merged files that A replaces meanwhile. C's claim of record 3 is late, record 3 is "
+            "A's, and C takes the next number: the rows that A removed would appear again."
         ),
     ),
     Mutant(
-        name="a job id looked for among recent records only",
+        name="a job id checked against recent records only",
         where="outputs.md#a-job-step-by-step",
-        rule="a checkpoint knows all jobs: is the job committed already?",
+        rule="a new job is checked against all committed jobs, which a checkpoint knows",
         edit=Edit(
             (
                 "Output.begin",
@@ -159,14 +162,14 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         setting=writing({"A": drive("j")}, before=("j",)),
         caught="a job began although it was committed before",
         story=(
-            "The job is in record 1, which `_SUCCESS` says is visible, and is done again: A looks "
-            "at what comes after."
+            "The job is in record 1, which is visible according to `_SUCCESS`. A reads only later "
+            "records, and begins the job again."
         ),
     ),
     Mutant(
-        name="an unknown claim told as a failure",
+        name="an unknown claim reported as a failure",
         where="outputs.md#a-job-step-by-step",
-        rule="a record that may have been written is `OutcomeUnknown`",
+        rule="if a record may have been written, the call raises `OutcomeUnknown`",
         edit=Edit(
             (
                 "CommitLog._claim",
@@ -186,14 +189,14 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="is committed, but its driver got",
         story=(
-            "The first claim is late and the next three are lost. A's caller is told that nothing "
-            "was written; then the first one arrives."
+            "The first claim is late and the next three are lost. A's caller gets an error that "
+            "nothing was written. Then the first claim arrives."
         ),
     ),
     Mutant(
-        name="abort without an aborted record",
+        name="abort without an abort record",
         where="outputs.md#state-after-a-crash",
-        rule="an abort rules the attempt out in the log before it drops an upload",
+        rule="an abort records the attempt as aborted in the log before it drops an upload",
         edit=Edit(
             (
                 "Output.abort",
@@ -204,14 +207,14 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         setting=writing({"A": drive("j"), "B": abort_one()}),
         caught="was dropped before it was decided",
         story=(
-            "B aborts what A is still at work on, as a scheduler may. A's upload is gone, and "
-            "nothing keeps A from committing it."
+            "B aborts A's attempt while A is at work, as a scheduler may. A's upload is gone, and no "
+            "record prevents A's commit."
         ),
     ),
     Mutant(
-        name="recovery that aborts uploads before it has fenced the job",
+        name="recovery that drops uploads before it aborts the job",
         where="outputs.md#state-after-a-crash",
-        rule="a recovery rules the attempt out in the log, *then* drops its uploads",
+        rule="a recovery records the attempt as aborted in the log, *then* drops its uploads",
         edit=Edit(
             (
                 "recover",
@@ -229,14 +232,14 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="was dropped before it was decided",
         story=(
-            "A's claim is on its way when the recovery takes A for dead. The upload is gone; the "
-            "claim, which nothing keeps out, would commit it."
+            "A's claim is in flight when the recovery considers A dead. The upload is gone. No record "
+            "prevents the claim, which would commit it."
         ),
     ),
     Mutant(
-        name="the aborted record not read back",
+        name="the outcome not read after an abort record",
         where="outputs.md#state-after-a-crash",
-        rule="there is no moment at which a driver and a recovery can both win",
+        rule="a driver and a recovery cannot both win, at any moment",
         edit=Edit(
             (
                 "CommitLog.abort_undecided",
@@ -255,14 +258,14 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="the upload of .* was dropped",
         story=(
-            "A's claim comes before that of the recovery, which believes in its own all the same, "
-            "and drops the uploads of a committed job."
+            "A's claim arrives before the recovery's. The recovery still relies on its own, and drops "
+            "the uploads of a committed job."
         ),
     ),
     Mutant(
-        name="a single attempt at an aborted record",
+        name="a single claim for an abort record",
         where="outputs.md#state-after-a-crash",
-        rule="an attempt is ruled out, or committed, before its uploads are dropped",
+        rule="an attempt is aborted or committed in the log before its uploads are dropped",
         edit=Edit(("CommitLog.abort_undecided", "while found.open:", "if found.open:")),
         setting=writing(
             {"A": drive("a"), "B": drive("b"), "C": abort_one()},
@@ -274,13 +277,12 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="was dropped before it was decided",
         story=(
-            "C aborts A's attempt. Record 1, which C claims for that, is B's when C's claim "
-            "arrives; C does not try the next number, and drops A's upload, which A may still "
-            "commit."
+            "C aborts A's attempt, and claims record 1 for that. But record 1 is B's when C's claim "
+            "arrives. C does not try the next number, and drops A's upload, which A may still commit."
         ),
     ),
     Mutant(
-        name="records not put-if-absent",
+        name="records put without a condition",
         where="outputs.md#layout",
         rule="a record is never changed",
         edit=Edit(
@@ -297,35 +299,32 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="record 1 was replaced",
         story=(
-            "A's claim of record 1 is late, and replaces B's record: B's job, which is visible, was"
-            " never committed."
+            "A's claim of record 1 is late, and replaces B's record. So B's job, which is visible, "
+            "was never committed."
         ),
     ),
     Mutant(
-        name="a job that is begun under the id of a committed batch",
+        name="a job begun with the id of a committed batch",
         where="outputs.md#job-ids-and-batches",
-        rule="a job under the id of a batch is that batch",
+        rule="a job with the id of a batch is that batch",
         edit=Edit(("Output.begin", "(of := batch or Batch.named(job_id))", "(of := batch)")),
         setting=writing({"A": drive("s/1", batch=Batch("s", 1)), "B": drive("s/1")}, after={"B": 1}),
         caught="a job began although it was committed before",
-        story="The rows of the batch are there twice: once from the stream, once from B's job.",
+        story="The rows of the batch exist twice: from the stream, and from B's job.",
     ),
     Mutant(
-        name="a job that is committed under the id of an earlier batch",
+        name="a job committed with the id of an earlier batch",
         where="outputs.md#job-ids-and-batches",
-        rule="it is refused once a later batch of the stream was committed, at the commit point, too",
+        rule="a batch is refused, also at the commit point, if a later batch of the stream is committed",
         edit=Edit(("_is_batch_of", "batch = job.batch or Batch.named(job.job_id)", "batch = job.batch")),
         setting=writing({"A": drive("s/1", batch=Batch("s", 1)), "B": drive("s/0")}),
         caught="batch s/0 comes too late",
-        story="B's job is of the id of batch 0, and is committed after batch 1.",
+        story="B's job has the id of batch 0, and is committed after batch 1.",
     ),
     Mutant(
-        name="columns looked at again by jobs that append alone",
+        name="columns checked again only by jobs that append",
         where="outputs.md#a-job-step-by-step",
-        rule=(
-            "a job is refused at the commit point if the output has other columns than those that it "
-            "was begun with"
-        ),
+        rule="a job is refused at the commit point if the output's columns have changed since its begin",
         edit=Edit(
             (
                 "CommitLog._look",
@@ -340,12 +339,15 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             }
         ),
         caught="began with columns that the output no longer has",
-        story="B's job replaces one partition. Readers of the others find columns that are not theirs.",
+        story=(
+            "B's job replaces one partition. Readers of the other partitions find columns that these "
+            "do not have."
+        ),
     ),
     Mutant(
-        name="an age that counts from the end of the listings",
+        name="ages computed at the end of the listings",
         where="outputs.md#state-after-a-crash",
-        rule="an attempt is as old as it was when the recovery began",
+        rule="the age of an attempt is its age at the beginning of the recovery",
         edit=Edit(
             (
                 "recover",
@@ -363,8 +365,8 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         caught="a live attempt was aborted",
         story=(
-            "A stands still before it commits. R's listing takes so long that A's upload seems older "
-            "than it was when R began, and R rules A out."
+            "A is paused before it commits. R's listing takes so long that A's upload seems older "
+            "than it was when R began, and R aborts A."
         ),
     ),
 )

@@ -52,16 +52,16 @@ _HEAD = """\
 _LEASES = """\
 These worlds have a store that ignores conditions. The last column says whether a run goes wrong even if
 the store enforces [the expiry](protocol.md#the-expiry-that-the-store-enforces) of requests, as stores
-do that check signatures. *No* means that the expiry alone prevents it; the counter-example is then one
-of a store that does not enforce it.
+that check signatures do. *No* means that the expiry alone prevents it. The counter-example then has a
+store that does not enforce it.
 """
 
 _SURVIVORS = """\
 ## Survivors
 
 These mutants are not caught, because another rule prevents the damage. The first two are harmless in the
-world that catches *reclaim by the generation alone*, the third in one in which any request may arrive
-twice.
+world that catches *reclaim by the generation alone*. The third is harmless in a world in which any
+request may arrive twice.
 """
 
 
@@ -89,7 +89,7 @@ def _table(mutants: Sequence[Mutant]) -> str:
     heads = ["mutant", "faults", "steps"]
     leases = any(mutant.saved is not None for mutant in mutants)
     if leases:
-        heads.append("wrong even so")
+        heads.append("wrong with expiry")
     rows = [heads, ["---"] * len(heads), *([*_row(mutant)][: len(heads)] for mutant in mutants)]
     lines = [f"| {' | '.join(cells)} |" for cells in rows]
     return "\n".join([*([_LEASES] if leases else []), *lines, ""])
@@ -97,7 +97,7 @@ def _table(mutants: Sequence[Mutant]) -> str:
 
 def _row(mutant: Mutant) -> Sequence[str]:
     found = mutant.counterexample()
-    wrong = {None: "it breaks the expiry", True: "no", False: "yes"}[mutant.saved]
+    wrong = {None: "breaks the expiry", True: "no", False: "yes"}[mutant.saved]
     return mutant.name, str(found.faults), str(len(format_trace(found.trace))), wrong
 
 
@@ -130,7 +130,7 @@ def _wrapped(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the report to the file that is named, or to build/mutants.md."""
+    """Write the report to the given file, or to build/mutants.md."""
     if len(arguments) > 1 or any(each.startswith("-") for each in arguments):
         sys.exit("usage: ./run mutants [FILE]")
     file = Path(arguments[0]) if arguments else ROOT / "build" / "mutants.md"

@@ -1,4 +1,4 @@
-"""The checker can fail: each rule of the protocols is broken once, and the simulator finds out."""
+"""Mutants: each rule of the protocols is broken once, and the simulator finds a run that goes wrong."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
 
 @pytest.mark.all
 @pytest.mark.parametrize("mutant", MUTANTS, ids=_name)
-def test_the_library_as_it_is_passes_the_same_world(mutant: Mutant) -> None:
+def test_the_unchanged_library_passes_the_same_world(mutant: Mutant) -> None:
     """A copy of the library without the change passes all runs of the world that catches the mutant."""
     unchanged = mutant.search_unchanged()
     assert unchanged.complete
@@ -78,7 +78,7 @@ def test_the_expiry_alone_prevents_the_damage(mutant: Mutant) -> None:
 
 
 @pytest.mark.parametrize("mutant", SURVIVORS, ids=_name)
-def test_something_else_stands_in_for_a_spare_rule(mutant: Mutant, tmp_path: Path) -> None:
+def test_another_rule_makes_a_survivor_harmless(mutant: Mutant, tmp_path: Path) -> None:
     """Nothing goes wrong in any run of the world in which the rule is broken."""
     found = mutant.search()
     assert found.complete
@@ -91,7 +91,7 @@ def test_something_else_stands_in_for_a_spare_rule(mutant: Mutant, tmp_path: Pat
 
 
 def test_the_report_has_all_mutants() -> None:
-    """No mutant is defined that is not in a group or among the survivors, and none is in two."""
+    """Each defined mutant is in one group or among the survivors."""
     modules = [importlib.import_module(f"mutation.{file.stem}") for file in _HERE.glob("[!t]*.py")]
     values = [value for module in modules for value in vars(module).values() if isinstance(value, tuple)]
     defined = {each.name for value in values for each in value if isinstance(each, Mutant)}
@@ -123,14 +123,14 @@ def test_the_example_of_the_page_is_a_mutant() -> None:
 
 
 def test_the_command_takes_one_file_at_most() -> None:
-    """Anything else ends with the usage, and searches nothing."""
+    """Other arguments end with the usage, without a search."""
     for arguments in (["--help"], ["a", "b"]):
         with pytest.raises(SystemExit, match="usage"):
             main(arguments)
 
 
 def test_names_are_distinct() -> None:
-    """No two mutants have one name, and none is there twice."""
+    """No two mutants have the same name, or the same rule and change."""
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert len({(mutant.edit, mutant.where) for mutant in MUTANTS}) == len(MUTANTS)
 
@@ -139,8 +139,8 @@ def _modules() -> dict[str, ModuleType]:
     return {name: module for name, module in sys.modules.items() if name.startswith("commitlog")}
 
 
-def test_only_what_depends_on_a_change_is_copied() -> None:
-    """The modules in use stay as they are; a copy raises the same errors and has the same enums."""
+def test_only_modules_that_depend_on_a_change_are_copied() -> None:
+    """The modules in use do not change. A copy raises the same errors and has the same enums."""
     load(Edit(("commit:ProbeReport", "class ProbeReport", None)))  # this imports all modules
     before = _modules()
     code = load(Edit(("Lease.begin_acquire", "self._backoff.retry(", None)))
@@ -157,7 +157,7 @@ def test_only_what_depends_on_a_change_is_copied() -> None:
 
 
 @pytest.mark.parametrize("snippet", ["no_such_line", "return"])
-def test_a_mutant_that_no_longer_fits_says_so(snippet: str) -> None:
+def test_a_mutant_that_no_longer_fits_raises_an_error(snippet: str) -> None:
     """A snippet that does not occur exactly once is refused, and the error says which and where."""
     with pytest.raises(OutOfDate, match=f"must occur once(?s:.*)\n{snippet}$"):
         load(Edit(("NativeCommitter.run", snippet, "")))
@@ -233,8 +233,8 @@ def _guest(house: Library, *changes: tuple[str, str, str | None]) -> Any:
     return load(Edit(*changes), house).get(guest)()
 
 
-def test_a_change_reaches_all_that_import_it(house: Library) -> None:
-    """Copies go through facades, relative imports, modules as attributes, and imports in functions."""
+def test_a_change_reaches_all_modules_that_import_it(house: Library) -> None:
+    """It reaches them through facades, relative imports, module attributes, and imports in functions."""
     guest = _guest(house, ("COLOUR", 'COLOUR = "red"', 'COLOUR = "blue"'))
     assert guest.enter() == "blue"
     assert guest.mixed() == "blueblue"
@@ -245,7 +245,7 @@ def test_a_change_reaches_all_that_import_it(house: Library) -> None:
     assert load(Edit(("COLOUR", "COLOUR", None)), house).get(alone) is alone
 
 
-def test_a_snippet_fits_whatever_its_layout(house: Library) -> None:
+def test_a_snippet_fits_in_any_layout(house: Library) -> None:
     """Line breaks, comments and indentation do not matter; the new lines are indented as the old."""
     before = "if key == self.key():\n    return paint.colour()"
     after = "if key != self.key():\n    self.tried = True\n    return 'wrong'"

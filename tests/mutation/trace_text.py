@@ -98,7 +98,7 @@ def format_trace(trace: Sequence[str]) -> list[str]:
 
 
 def _event(what: str) -> tuple[str, str, str]:
-    """Return the name of a request, its event and the details; or a line that is about no request."""
+    """Return the name of a request, its event and the details. Other lines are returned as the name."""
     for kind, pattern in _KINDS.items():
         if match := pattern.fullmatch(what):
             return match["name"], kind, match["how"]

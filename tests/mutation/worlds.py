@@ -1,4 +1,4 @@
-"""The worlds in which mutants are searched for: few nodes, few faults."""
+"""Worlds for mutants, with few nodes and few faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ from sim.outputs.actions import Program as OutputProgram
 from sim.outputs.world import world_of as output_world_of
 
 __all__ = [
-    "AS_IT_IS",
     "BOTH",
     "FAST",
     "HELD",
@@ -48,6 +47,7 @@ __all__ = [
     "RELEASED",
     "SMALL",
     "TWO_WINNERS",
+    "UNCHANGED",
     "UNEXPLAINED",
     "Setting",
     "logging",
@@ -58,20 +58,20 @@ __all__ = [
     "writing",
 ]
 
-#: Makes a world of some code. The second argument: whether the store enforces the expiry of requests.
+#: Makes a world of some code. The second argument is whether the store enforces the expiry of requests.
 Setting: TypeAlias = Callable[[Code, bool], World]
 
 #: Settings of the shortest leases, as arguments of their class.
 SMALL: Mapping[str, Any] = MappingProxyType(asdict(leases.SMALL))
 
-#: Leases that are long enough for a second not to matter.
+#: Leases so long that a second makes no difference.
 LONGER: Mapping[str, Any] = MappingProxyType({**SMALL, "timeout": 6, "ttl": 18, "test_interval": 6})
 
 #: The fastest clock that those settings allow together with accurate clocks.
 FAST = ClockSkew(rate=SMALL["max_clock_skew_rate"])
 
 #: Arguments of clients that run the library as it is.
-AS_IT_IS: Mapping[str, Any] = MappingProxyType({"make": ConditionalStore})
+UNCHANGED: Mapping[str, Any] = MappingProxyType({"make": ConditionalStore})
 
 #: The error of every counter-example to mutual exclusion.
 UNEXPLAINED = "no order of the calls"
@@ -83,7 +83,7 @@ TWO_WINNERS = "two creations succeeded"
 BOTH: Mapping[str, Program] = MappingProxyType({"A": create("k"), "B": create("k")})
 
 _TTL = int(EPOCH) + int(SMALL["ttl"])
-#: What an earlier holder left: released as it should be, or not, since it died.
+#: The record of an earlier holder, which released its lease or died.
 RELEASED = LeaseRecord(path="k", etag=CREATE, generation=1, timeout=0, ttl=_TTL, owner="earlier")
 HELD = LeaseRecord(path="k", etag=CREATE, generation=0, timeout=3000, ttl=_TTL, owner="earlier")
 
@@ -91,7 +91,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class _World(CommitWorld):
-    """A world whose clients can differ."""
+    """A world whose clients may have different arguments."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class _World(CommitWorld):
 
 
 def one_winner(world: CommitWorld) -> None:
-    """Judge a world in which an assumption is broken: even there, at most one writer succeeds.
+    """Check that at most one writer succeeds, even in a world that breaks an assumption.
 
     Raises `AssertionError`.
     """
@@ -145,13 +145,13 @@ def racing(
     """Return a function that builds a world of these programs.
 
     Args:
-        programs: what the node of each name does.
-        faults: what may go wrong at any point, `most` times in a run.
+        programs: the program of each node, by the node's name.
+        faults: faults that may happen at any point, at most `most` in a run.
         delays, forced, patience: see `Faults` and `Simulation`.
-        starts: when nodes start that do not start at once.
-        clocks: clocks of the nodes that do not go right.
-        own: arguments of the clients of single nodes; ``make`` is what makes the client.
-        wrap: makes something else of a node's client of the store.
+        starts: the start time of each node that does not start at once.
+        clocks: the clocks of nodes that are not correct.
+        own: arguments of the clients of single nodes; ``make`` makes the client.
+        wrap: wraps a node's client of the store.
         records: the records in the table of leases at the beginning.
         settings: makes the settings of leases, given their class.
         judge: judges a run that has ended.
@@ -220,8 +220,8 @@ def reading(
         drivers: arguments of `IngestWorld.start` for each node.
         uploads: the objects that are put into the bucket.
         faults, forced: as of `racing`.
-        settings: those of the source that are not the usual ones: a grace window of ten seconds, and a
-            file at a time.
+        settings: the settings of the source. By default it has a grace window of ten seconds, and one
+            file per epoch.
     """
     chosen = IngestSettings(**{"source": "s", "grace": 10.0, "max_files": 1, **settings})
 
