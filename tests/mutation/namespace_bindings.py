@@ -69,7 +69,10 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
     Mutant(
         name="a deletion without a tombstone",
         where=_WHERE,
-        rule="when an object of others leaves its name, the same transaction leaves a tombstone there",
+        rule=(
+            "when an object of another program loses its name, the same transaction puts a tombstone "
+            "at that name"
+        ),
         edit=Edit(
             (
                 "leave_tombstone",
@@ -78,13 +81,13 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             )
         ),
         setting=_binding([delete("in/a")]),
-        caught="what was deleted is back: .*",
-        story="The object is there, and a file again, as soon as the row is gone.",
+        caught="a deleted entry is visible again: .*",
+        story="The object still exists, so it is a file again as soon as the row is gone.",
     ),
     Mutant(
-        name="objects taken whatever was deleted since they were listed",
+        name="objects recorded although they were deleted since the listing",
         where=_WHERE,
-        rule="what was deleted does not come back with the next listing, whoever lists",
+        rule="a deleted entry does not come back with the next listing of any client",
         edit=Edit(
             (
                 "_add_unstored",
@@ -93,13 +96,13 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             )
         ),
         setting=_binding([sync("in")], [delete("in/a")]),
-        caught="has taken in/a from the store, which is not to be seen",
-        story="A has listed the object. B deletes the file before A makes one of it.",
+        caught="recorded in/a, which is not visible",
+        story="A has listed the object. B deletes the file before A records it.",
     ),
     Mutant(
-        name="rows of objects that are gone removed whatever they are by now",
+        name="rows of missing objects removed without a condition",
         where=_WHERE,
-        rule="what the namespace has made itself is as its row says",
+        rule="the row counts for entries that the namespace has made itself",
         edit=Edit(
             (
                 "plan_sync",
@@ -108,11 +111,14 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             )
         ),
         setting=_binding([sync("in")], [write("in/a", b"own")], prepare=_lose),
-        caught="I5|there is no",
-        story="Others have removed the object. B has written a file of its name since A has listed.",
+        caught="I5|recorded objects, but removed",
+        story=(
+            "Other programs have removed the object. B has written a file with its name since A's "
+            "listing."
+        ),
     ),
     Mutant(
-        name="a directory synchronised though something could not be taken",
+        name="a directory marked as synchronised after a refusal",
         where=_WHERE,
         rule="a directory is synchronised when its rows agree with the store",
         edit=Edit(
@@ -124,16 +130,16 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             )
         ),
         setting=_binding([sync("in")], [delete("in/a")], prepare=_bind_two),
-        caught="says that in is synchronised, and .* was not so",
+        caught="marked in as synchronised, but .* was different",
         story=(
-            "B has deleted one file, so the transaction that was to bring that and another is refused, "
-            "and nobody looks for the other one any more."
+            "B has deleted one file, so the transaction that was to record that object and another is "
+            "refused. The other object is not recorded either."
         ),
     ),
     Mutant(
-        name="a directory synchronised since its rows were written",
+        name="the time of a synchronisation taken after the listing",
         where=_WHERE,
-        rule="a listing, or `sync`, makes the rows agree with the store, and notes when it began",
+        rule="a listing, or `sync`, makes the rows agree with the store, and records when it began",
         edit=Edit(
             (
                 "Synchronizer.sync_listing",
@@ -146,25 +152,28 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             others=[0.5, ("raw/n", b"n")],
             forced=(Forced("A table.transact", Fault.DELAYED, 1, 1),),
         ),
-        caught="says that in is synchronised, and .* was not so",
-        story="What others have stored after the listing is older than what the directory says.",
+        caught="marked in as synchronised, but .* was different",
+        story=(
+            "Other programs have stored an object after the listing, and before the time in the "
+            "directory."
+        ),
     ),
     Mutant(
-        name="a directory not synchronised that is renamed meanwhile",
+        name="a renamed directory not synchronised",
         where=_WHERE,
         rule="`sync` follows a directory that is renamed meanwhile",
         edit=Edit(("Bindings._sync", "if path is None:", "if True:")),
         setting=_binding([sync("in")], [rename("in/d", "in/e")], prepare=_lose_below),
-        caught="sync of A is done, and in/e/a is .*, not .*nothing",
+        caught="sync of A succeeded, but in/e/a is .*, not .*nothing",
         story=(
-            "A has listed the directory above, and B renames the one below. A says that it is done, and "
-            "the file is still there whose object others had removed before."
+            "A has listed the parent, and B renames the directory. A reports success, but the "
+            "directory still has the file whose object other programs had removed before."
         ),
     ),
     Mutant(
         name="tombstones read after the rows",
         where=_WHERE,
-        rule="what is there all the time is in a listing",
+        rule="a listing has all entries that exist during the whole call",
         edit=Edit(
             (
                 "_Comparison.read_rows",
@@ -183,25 +192,25 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             ),
         ),
         setting=_binding([list_("in")], [write("in/a", b"own")]),
-        caught=r"list of A is told \('done', \(\)\), and it was never so",
+        caught=r"list of A got \('done', \(\)\), which was never correct",
         story=(
-            "A has read the rows. B overwrites the file that was an object alone until then, and leaves "
-            "a tombstone: A takes it for deleted."
+            "A has read the rows. B overwrites a file that was only an object until then, and puts a "
+            "tombstone. A takes the file for deleted."
         ),
     ),
     Mutant(
-        name="a name that is hidden taken for nothing",
+        name="a hidden name taken for missing",
         where=_WHERE,
         rule="an entry wins over a tombstone of its name",
         edit=Edit(("Overlay.compare", "if current != row:", "if False:")),
         setting=_binding([read("in/a")], [write("in/a", b"own")]),
-        caught="read of A is told NotFound, and it was never so",
-        story="B overwrites the file between the moments at which A reads its row and its tombstone.",
+        caught="read of A got NotFound, which was never correct",
+        story="B overwrites the file after A reads its row, and before A reads its tombstone.",
     ),
     Mutant(
         name="a tombstone pruned that hides an object behind a file",
         where=_WHERE,
-        rule="`prune` removes tombstones whose objects are gone or replaced",
+        rule="`prune` removes only tombstones whose objects are gone or replaced",
         edit=Edit(
             (
                 "_Comparison.list_store",
@@ -211,13 +220,13 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             )
         ),
         setting=_binding([write("in/a", b"own"), prune(), delete("in/a")]),
-        caught="what was deleted is back: .*",
-        story="The file that covered the object is deleted, and there is what it had replaced.",
+        caught="a deleted entry is visible again: .*",
+        story="The file that covered the object is deleted, and the deleted object appears again.",
     ),
     Mutant(
-        name="a tombstone pruned whichever it is",
+        name="a tombstone pruned without a condition",
         where=_WHERE,
-        rule="what was deleted does not come back, whoever lists, and whoever dies",
+        rule="a deleted entry does not come back, even if a client lists or dies",
         edit=Edit(
             (
                 "Pruner._remove_tombstones",
@@ -226,16 +235,16 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             )
         ),
         setting=_binding([prune("in")], [delete("in/a")], prepare=_renew),
-        caught="what was deleted is back|pruning has brought back",
+        caught="a deleted entry is visible again|pruning has brought back",
         story=(
-            "The tombstone hides an object that others have replaced. B deletes the new one, and A "
-            "removes B's tombstone for the one it has seen."
+            "The tombstone hides an object that other programs have replaced. B deletes the new "
+            "object, and A removes B's tombstone instead of the old one."
         ),
     ),
     Mutant(
-        name="tombstones pruned of a directory that is bound by now",
+        name="tombstones pruned of a directory that was bound meanwhile",
         where=_WHERE,
-        rule="in a directory that is not bound, tombstones hide nothing, and all of them go",
+        rule="in a directory that is not bound, tombstones hide nothing, and all of them are removed",
         edit=Edit(
             (
                 "Pruner._remove_tombstones",
@@ -244,13 +253,13 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             )
         ),
         setting=_binding([prune("in")], [bind("raw/", "in", max_age=0.0), list_("in")], prepare=_hide),
-        caught="what was deleted is back: .*|pruning has brought back .*",
-        story="B binds the directory again after A has seen that it is not bound.",
+        caught="a deleted entry is visible again: .*|pruning has brought back .*",
+        story="A has seen that the directory is not bound. Then B binds it again.",
     ),
     Mutant(
-        name="objects of others removed as garbage",
+        name="objects of other programs removed as garbage",
         where=_WHERE,
-        rule="objects are never moved or removed",
+        rule="objects of other programs are never moved or removed",
         edit=Edit(
             (
                 "Collector._collect",
@@ -259,7 +268,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             )
         ),
         setting=_binding([delete("in/a"), 1.0, gc()], grace=0.0),
-        caught="is somebody else's, and was changed",
-        story="Others find their object gone.",
+        caught="was changed, but belongs to another program",
+        story="The object of another program is gone.",
     ),
 )

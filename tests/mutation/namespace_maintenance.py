@@ -51,18 +51,18 @@ _SHARED: Mapping[str, Any] = {
 
 NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
-        name="a log that is cut before there is a base",
+        name="a log that is cut before its checkpoint is complete",
         where="namespace.md#when-the-table-is-lost",
-        rule="the base is written whole before any of the entries is removed",
+        rule="the checkpoint is complete before any entry is removed",
         edit=Edit(("Compactor._save", "if not changed:\n    return True", "return True")),
         setting=naming({"C": [compact_log()]}, after={"C": A_DAY}, kind=MaintenanceWorld, **_TREE),
-        caught="the names cannot be made again",
-        story="Whoever loses the table now has lost all names: nothing tells of what was removed.",
+        caught="the namespace cannot be restored",
+        story="A client that loses the table now loses all names: the removed entries are nowhere else.",
     ),
     Mutant(
-        name="a compaction of what is needed to decide",
+        name="a compaction of entries that a recovery needs",
         where="namespace.md#when-the-table-is-lost",
-        rule="what came after a change that is pending stays in the log, since `recover` needs it",
+        rule="entries after a pending change stay in the log, because `recover` needs them",
         edit=Edit(
             ("OperationLog.compact", "old = [entry for entry in old if entry.written < bound]", "")
         ),
@@ -76,17 +76,17 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             moments=False,
             **_TREE,
         ),
-        caught="I8: .* is logged as committed, and was not done",
+        caught="I8: .* is logged as committed, but did not happen",
         story=(
-            "A has died before it could overwrite the file, and B has overwritten it. That the version "
-            "that A has seen was replaced by B is in the base, where nobody looks for it: so it seems "
-            "that it was A who did."
+            "A has died before it could overwrite the file, and B has overwritten it. Only the "
+            "checkpoint shows that B replaced the version that A saw, and `recover` does not read it. "
+            "So it considers A's change as done."
         ),
     ),
     Mutant(
-        name="a restore that begins with the marker",
+        name="a restore that begins with the metadata record",
         where="namespace.md#when-the-table-is-lost",
-        rule="the marker comes last, and before that nobody finds a namespace",
+        rule="the metadata record is written last; before that, no client finds a namespace",
         edit=Edit(
             (
                 "Restorer.restore",
@@ -96,13 +96,13 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             ("Restorer.restore", "claim.finish(metadata.to_item())\nnotify(", "notify("),
         ),
         setting=naming({"R": [restore()]}, kind=MaintenanceWorld, **_TREE),
-        caught="restored is something else than there was",
-        story="Should R die now, there would be a namespace of which nothing is there.",
+        caught="restored records differ",
+        story="If R dies now, the table has a metadata record, but no entries.",
     ),
     Mutant(
-        name="a restore that removes what another one has written",
+        name="a restore that removes the records of a later one",
         where="namespace.md#when-the-table-is-lost",
-        rule="of two that restore it at once the one goes on that began last",
+        rule="of two restores at once, the one that began last continues",
         edit=Edit(
             (
                 "RestoreClaim.remove_all",
@@ -117,16 +117,16 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             backup=True,
             **_TREE,
         ),
-        caught="restored is something else than there was",
+        caught="restored records differ",
         story=(
-            "R's removal of what was there before is on its way for a while, in which S restores it "
-            "all. What arrives then takes that away, and leaves S's marker."
+            "R's removal of the old records is late, and S restores the namespace meanwhile. When R's "
+            "request arrives, it removes these records, but leaves S's metadata record."
         ),
     ),
     Mutant(
         name="a restore whose late requests write after its end",
         where="namespace.md#when-the-table-is-lost",
-        rule="a request that is late writes nothing once the restore has ended",
+        rule="a late request of a restore has no effect after its end",
         edit=Edit(
             ("namespace.log.restore_writer:_WINDOW", "_WINDOW = 32", "_WINDOW = 1"),
             (
@@ -143,15 +143,15 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         ),
         caught="I1|I2|I5",
         story=(
-            "The network delivers a request of the restore a second time, after R has renamed the file "
-            "that it wrote, and the file is there twice. (Each record is sent by itself here, as the "
-            "last one of many may be.)"
+            "The network delivers a request of the restore a second time, after R has renamed the "
+            "restored file. Then the file exists twice. (In this world each record has its own "
+            "request, as the last of many may have.)"
         ),
     ),
     Mutant(
-        name="a change of a table that the log does not belong to any more",
+        name="a change of a table that has lost its log",
         where="namespace.md#when-the-table-is-lost",
-        rule="a client looks whether another table has taken the log before it sends a change",
+        rule="before it sends a change, a client checks whether another table has taken over the log",
         edit=Edit(("FencedLog.run", "self.epochs.check(epoch)\nyield", "yield")),
         setting=naming(
             {
@@ -162,17 +162,17 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             exact=False,
             **_TREE,
         ),
-        caught="I8: .* is logged as committed, and was not done",
+        caught="I8: .* is logged as committed, but did not happen",
         story=(
-            "R restores the namespace into another table, and makes a directory there. A makes one of "
-            "that name in the table that R took for lost, and is told that it did. The log has both, "
-            "and they have one place."
+            "R restores the namespace into another table, and makes a directory there. A successfully "
+            "makes a directory of that name in the old table. The log has both, with the same "
+            "position."
         ),
     ),
     Mutant(
-        name="a restore of what the log said before it was claimed",
+        name="a restore from a log that was read before its claim",
         where="namespace.md#when-the-table-is-lost",
-        rule="what was changed before the log was claimed is in what is restored",
+        rule="a restore has all changes from before the claim of the log",
         edit=Edit(
             ("Restorer.restore", "if self._digest() == (contents.epoch, contents.digest):", "if True:")
         ),
@@ -182,16 +182,19 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             exact=False,
             **_TREE,
         ),
-        caught="by the log it was",
+        caught="but by the log it is",
         story=(
-            "R reads the log. Before it claims the log, A makes a directory, and is told so. R restores "
-            "what it has read."
+            "R reads the log. Before R claims it, A makes a directory successfully. R restores what "
+            "it has read."
         ),
     ),
     Mutant(
-        name="objects of others collected",
+        name="objects of other programs collected",
         where="namespace.md#objects-that-were-there-before",
-        rule="an object stays where it is when its file is renamed, overwritten or deleted",
+        rule=(
+            "the object of another program stays where it is when its file is renamed, overwritten or "
+            "deleted"
+        ),
         edit=Edit(
             (
                 "Collector._collect",
@@ -205,13 +208,13 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             grace=0.0,
             **_TREE,
         ),
-        caught="is gone, which is not the namespace's",
-        story="The file was of an object that somebody else has stored; that is gone with it.",
+        caught="is gone, but belongs to another program",
+        story="The file named an object of another program, which is removed with it.",
     ),
     Mutant(
-        name="a finding that is not looked at again",
+        name="a finding that is not confirmed",
         where="namespace.md#checking",
-        rule="what a scan seems to show is read again, and told if it is still as it was",
+        rule="the records of a finding are read again, and it is reported only if it still holds",
         edit=Edit(
             (
                 "Confirmer.confirmed",
@@ -231,16 +234,16 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             page=3,
             made=("d", "e"),
         ),
-        caught="a check tells what is not so",
+        caught="a check has false findings",
         story=(
-            "Between two pages of K's scan A renames the directory. One page has its entry of before "
-            "that, the other that of after it, so it seems to have two names."
+            "A renames the directory between two pages of K's scan. One page has its old entry, the "
+            "other its new one, so the directory seems to have two names."
         ),
     ),
     Mutant(
         name="a check that compares versions alone",
         where="namespace.md#checking",
-        rule="each record is compared, whole, with the one that the log has",
+        rule="each record is compared with all fields of the record in the log",
         edit=Edit(
             (
                 "Survey._compare",
@@ -251,26 +254,27 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         setting=naming({"R": [repair(same_names)]}, **_SHARED),
         caught="I5: an object that was named is there, but nothing knows it",
         story=(
-            "A file names the object of another one. The log has the right one, and the same version: "
-            "so R goes by the table alone, has the two share the object, and logs that."
+            "A file names the object of another one. The log has the right object, with the same "
+            "version. So R relies on the table alone, lets both files share the object, and logs "
+            "that."
         ),
     ),
     Mutant(
-        name="a repair that goes by the table first",
+        name="a repair that uses the table before the log",
         where="namespace.md#checking",
-        rule="what the log says is repaired first",
+        rule="findings that the log can decide are repaired first",
         edit=Edit(("_ORDER", '"record-differs": 2,', "")),
         setting=naming({"R": [repair(same_names)]}, **_SHARED),
         caught="I5: an object that was named is there, but nothing knows it",
         story=(
-            "R finds that two files have one object, and that one of them differs from the log. It "
-            "repairs the first of these, and the new version outranks that of the log."
+            "Two files share an object, and one of them differs from the log. R repairs the shared "
+            "object first, and gives a file a newer version than the log has."
         ),
     ),
     Mutant(
         name="a repair that takes the content of a file for garbage",
         where="namespace.md#checking",
-        rule="an object is listed as garbage by a repair only if no other file has it",
+        rule="a repair lists an object as garbage only if no other file has it",
         edit=Edit(
             (
                 "_Fix._is_referenced",
@@ -285,14 +289,14 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         ),
         caught="I5: garbage-in-use",
         story=(
-            "An older row of a file names the object of another one. R puts what the log has in its "
-            "place, and the object that the row had on the list of garbage: it would be collected."
+            "An older row of a file names the object of another one. R replaces the row by that of "
+            "the log, and lists the object of the old row as garbage, which would be collected."
         ),
     ),
     Mutant(
-        name="a repair of what has changed since",
+        name="a repair of a record that has changed",
         where="namespace.md#checking",
-        rule="a repair is one transaction, on condition that everything is as it was found",
+        rule="a repair is one transaction, on condition that the records have not changed",
         edit=Edit(
             (
                 "_Fix.write_again",
@@ -311,8 +315,8 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         ),
         caught="I6",
         story=(
-            "R writes the directory anew, as it has found it, and as one version more. That version is "
-            "there already: A's, whose attributes are gone."
+            "R writes the directory again as it found it, with the next version. A has written that "
+            "version already, and A's attributes are lost."
         ),
     ),
 )

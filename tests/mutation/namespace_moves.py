@@ -24,7 +24,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
     Mutant(
         name="a check for cycles on one side",
         where="namespace.md#how-it-works",
-        rule="to check the way from the new parent alone is not enough",
+        rule="a check of the path from the new parent alone is not sufficient",
         edit=Edit(("links_to_check", "for chain in (here, there):", "for chain in (there,):")),
         setting=naming(
             {"A": [rename("a/b/c", "a/c")], "B": [rename("a/b", "b"), rename("a", "b/c/a")]},
@@ -34,12 +34,12 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         ),
         caught="I3",
         story=(
-            "A has seen `c` below `b` below `a`. B moves `b` to the root and `a` below `c`, and then A "
+            "A has seen `c` below `b` below `a`. B moves `b` to the root and `a` below `c`. Then A "
             "moves `c` below `a`."
         ),
     ),
     Mutant(
-        name="a directory whose record stays as it was",
+        name="a moved directory whose record does not change",
         where="namespace.md#how-it-works",
         rule="the directory record names the new parent instead of the old one",
         edit=Edit(
@@ -51,12 +51,12 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         ),
         setting=naming({"A": [rename("d", "e/d")]}, made=("d", "e")),
         caught="I2",
-        story="What is below is checked against where the directory was.",
+        story="Later checks for cycles use the old parent of the directory.",
     ),
     Mutant(
-        name="an entry added without its gate",
+        name="an entry added without its guard record",
         where="namespace.md#how-it-works",
-        rule="adding an entry writes a gate of the directory, on condition that it is there",
+        rule="adding an entry writes a guard record of the directory, on condition that it exists",
         edit=Edit(
             (
                 "add_entry",
@@ -65,13 +65,13 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
             )
         ),
         setting=naming({"A": [write("d/f", b"1")], "B": [delete("d")]}, made=("d",), stable=False),
-        caught="was added to a directory that is closed",
-        story="B has deleted the empty directory. A's file goes into it all the same, and is lost.",
+        caught="was added to a closed directory",
+        story="B has deleted the empty directory. A's file is still added to it, and is lost.",
     ),
     Mutant(
-        name="a directory listed before its gates are read",
+        name="a directory listed before its guard records are read",
         where="namespace.md#how-it-works",
-        rule="removing an empty directory reads its gates, then lists it",
+        rule="the removal of an empty directory reads its guard records, and then lists it",
         edit=Edit(
             (
                 "close_empty_directory",
@@ -88,13 +88,16 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
             ),
         ),
         setting=naming({"A": [delete("d")], "B": [write("d/f", b"1")]}, made=("d",)),
-        caught="took effect where there is DirectoryNotEmpty",
-        story="B's file comes after A has listed, and before A reads the gates, which know of it.",
+        caught="took effect despite DirectoryNotEmpty",
+        story=(
+            "B's file is added after A has listed the directory, and before A reads the guard "
+            "records. So their condition holds."
+        ),
     ),
     Mutant(
         name="a replaced directory that is not closed",
         where="namespace.md#how-it-works",
-        rule="an entry replaces that of an empty directory, whose gates go",
+        rule="an entry may replace that of an empty directory, whose guard records are deleted",
         edit=Edit(("_plan_move", "close_empty_directory(context, change, target, replaced)", "pass")),
         setting=naming(
             {"A": [rename("d", "e", overwrite=True)], "B": [write("e/f", b"1")]},
@@ -103,14 +106,14 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         ),
         caught="I7",
         story=(
-            "The replaced directory goes into the trash with its gate: who has found it before can "
-            "still add a file to it."
+            "The replaced directory goes into the trash with its guard record. A client that has "
+            "found it before can still add a file to it."
         ),
     ),
     Mutant(
         name="a deleted directory that is not closed",
         where="namespace.md#invariants",
-        rule="a directory that was deleted has no gates",
+        rule="a deleted directory has no guard records",
         edit=Edit(
             (
                 "close_directory",
@@ -120,12 +123,12 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         ),
         setting=naming({"A": [delete("d", recursive=True)]}, made=("d",)),
         caught="I7",
-        story="Whoever has found it goes on to add files to it, where the sweeper may have been before.",
+        story="A client that has found it still adds files to it, perhaps after the sweeper has passed.",
     ),
     Mutant(
-        name="a sweeper that forgets what is not empty",
+        name="a sweeper that forgets a directory that is not empty",
         where="namespace.md#how-it-works",
-        rule="the sweeper forgets what is empty",
+        rule="the sweeper forgets only empty directories",
         edit=Edit(
             (
                 "TrashEmptier._remove_directory",
@@ -142,14 +145,14 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         ),
         caught="I1|I3",
         story=(
-            "B has found the file before it was deleted, and changes it while the sweeper is about to "
-            "remove it. So it is not removed, and the directory that has it is forgotten."
+            "B has found the file before the deletion, and changes it while the sweeper is about to "
+            "remove it. So the file is not removed, but its directory is forgotten."
         ),
     ),
     Mutant(
-        name="growth that forgets where entries were put",
+        name="resharding that forgets the old shards",
         where="namespace.md#storage-layout",
-        rule="an entry is looked for where it can have been put since the directory was made",
+        rule="an entry is looked for in every shard that could have it since the directory was made",
         edit=Edit(
             (
                 "plan_reshard",
@@ -161,24 +164,30 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
             {"A": [reshard("d", shards=4)]}, made=("d",), files={"d/1": b"0", "d/2": b"0", "d/3": b"0"}
         ),
         caught="I9",
-        story="Files that are there are found no more.",
+        story="Existing files are not found any more.",
     ),
     Mutant(
-        name="an entry added whatever the number of shards",
+        name="an entry added without a condition on the number of shards",
         where="namespace.md#how-it-works",
-        rule="a gate is written on condition that it has the number of shards that were counted on",
+        rule="a guard record is written on condition that it has the expected number of shards",
         edit=Edit(("add_entry", 'change.id), Equals("shards", shards.now))', "change.id), None)")),
         setting=naming({"A": [reshard("d", shards=2)], "B": [write("d/f", b"1")]}, made=("d",)),
         caught="I7",
-        story="B knows of one shard, and A has doubled them; the gate says what B knows.",
+        story=(
+            "B expects one shard, but A has doubled their number. B writes its own number into the "
+            "guard record."
+        ),
     ),
     Mutant(
         name="stable paths that are not checked",
         where="namespace.md#atomicity",
-        rule="with `stable_paths=True` a change is made only if the whole path still leads there",
+        rule=(
+            "with `stable_paths=True` a change happens only if the whole path still leads to the same "
+            "directory"
+        ),
         edit=Edit(("require_stable_path", "if context.stable_paths:", "if False:")),
         setting=naming({"A": [write("d/f", b"1")], "B": [rename("d", "e")]}, made=("d",)),
-        caught="took effect where there is NotFound",
-        story="B has renamed the directory, and A's file is at another path than was said.",
+        caught="took effect despite NotFound",
+        story="B has renamed the directory, and A's file is at another path than A named.",
     ),
 )

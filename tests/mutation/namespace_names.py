@@ -26,7 +26,7 @@ _OVERTAKEN = naming(
 
 NAMESPACE_NAMES: tuple[Mutant, ...] = (
     Mutant(
-        name="a new entry put whatever is there",
+        name="a new entry put without a condition",
         where="namespace.md#how-it-works",
         rule="an entry is added on condition that there is none",
         edit=Edit(("add_entry", "put_entry(change, entry, Absent())", "put_entry(change, entry, None)")),
@@ -34,12 +34,12 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             {"A": [write("f", b"1", overwrite=False)], "B": [write("f", b"2", overwrite=False)]}
         ),
         caught="I5",
-        story="B's file takes the place of A's, whose content nothing names any more.",
+        story="B's file replaces A's, and no record names A's content any more.",
     ),
     Mutant(
-        name="a file overwritten whatever version it is",
+        name="a file overwritten without a condition",
         where="namespace.md#how-it-works",
-        rule="conditions are on versions, which never come back, or on absence",
+        rule="conditions are on versions, which are never used again, or on absence",
         edit=Edit(
             (
                 "plan_link",
@@ -50,14 +50,14 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         setting=naming({"A": [write("f", b"1")], "B": [0.5, write("f", b"2")]}, forced=_SLOW, files=_F),
         caught="I5",
         story=(
-            "Both have seen the first version, and write the second one. What they replace becomes "
-            "garbage twice, and what B has written is no file's, and no garbage either."
+            "Both have seen the first version, and write the second one. The replaced content becomes "
+            "garbage twice. No file and no garbage record has the content that B wrote."
         ),
     ),
     Mutant(
-        name="a file deleted whatever version it is",
+        name="a file deleted without a condition",
         where="namespace.md#how-it-works",
-        rule="conditions are on versions, which never come back, or on absence",
+        rule="conditions are on versions, which are never used again, or on absence",
         edit=Edit(
             (
                 "plan_remove_files",
@@ -68,14 +68,14 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         setting=naming({"A": [delete("f")], "B": [0.5, write("f", b"1")]}, forced=_SLOW, files=_F),
         caught="I5",
         story=(
-            "B has overwritten the file since A looked. A's deletion makes garbage of the content that "
-            "it saw, which is garbage already; of B's it knows nothing."
+            "B has overwritten the file since A read it. A's deletion makes garbage of the content "
+            "that A saw, which is garbage already. No record has B's content."
         ),
     ),
     Mutant(
-        name="a file renamed whatever version it is",
+        name="a file renamed without a condition on its version",
         where="namespace.md#how-it-works",
-        rule="a rename is on condition that the entry is still that version",
+        rule="a rename is on condition that the entry still has that version",
         edit=Edit(
             (
                 "_plan_move",
@@ -85,21 +85,24 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         ),
         setting=naming({"A": [rename("f", "g")], "B": [write("f", b"1")]}, files=_F),
         caught="I5",
-        story="A gives the new name to the content that it saw, which B has made garbage of.",
+        story="A gives the new name to the content that it saw, which B has made garbage.",
     ),
     Mutant(
-        name="replaced data that is no garbage",
+        name="replaced data that does not become garbage",
         where="namespace.md#invariants",
-        rule="what was named once is named until it is removed",
+        rule="an object that was named has a record until it is removed",
         edit=Edit(("plan_link", "if old.data is not None and old.data.path not in kept:", "if False:")),
         setting=naming({"A": [write("f", b"1")]}, files=_F),
         caught="I5",
-        story="The file has other content now, and nothing tells that the old one is to be removed.",
+        story="The file has other content now, and no record says that the old content must be removed.",
     ),
     Mutant(
         name="own success not recognised",
         where="namespace.md#atomicity",
-        rule="on tables without tokens it is recognised by a word that every record bears",
+        rule=(
+            "on tables without tokens a client recognises its own change by the change id, which "
+            "every record has"
+        ),
         edit=Edit(
             (
                 "Changes._is_refused",
@@ -110,14 +113,14 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         setting=naming({"A": [write("f", b"1", overwrite=False)]}, Fault.REPEATED, tokens=False),
         caught="I4",
         story=(
-            "Something on the way has sent A's request twice. Told that the second one was refused, A "
-            "takes its own file for somebody else's, and removes the content, which nothing needs."
+            "An intermediary has sent A's request twice. The second one is refused, so A takes its "
+            "own file for another client's. A removes the content as unused."
         ),
     ),
     Mutant(
-        name="another's success taken for one's own",
+        name="another client's success taken for one's own",
         where="namespace.md#how-it-works",
-        rule="a refusal that may be the work of an own request is told from others by the word",
+        rule="the change id shows whether a refusal is due to an own request",
         edit=Edit(
             (
                 "Changes._is_applied",
@@ -129,24 +132,27 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             {"A": [write("f", b"1", overwrite=False)], "B": [write("f", b"2", overwrite=False)]},
             Fault.LOST_REQUEST,
         ),
-        caught="is told that it was done, and nothing happened",
-        story="B's request was lost. There is a file now, so B says that it is its own; it is A's.",
+        caught="succeeded, but changed nothing",
+        story="B's request was lost. The file exists, so B takes it for its own. It is A's.",
     ),
     Mutant(
         name="a retry without the token",
         where="namespace.md#atomicity",
-        rule="a lost answer is followed by the same transaction with the same token",
+        rule="after a lost answer, the same transaction is sent with the same token",
         edit=Edit(("Changes._send", "token=change.id", "token=None")),
         setting=naming(
             {"A": [write("f", b"1", overwrite=False)], "B": [1.0, delete("f")]}, Fault.DUPLICATED
         ),
-        caught="the tree changed by itself",
-        story="The file is deleted, and comes back when the network delivers A's request once more.",
+        caught="the tree changed without a call",
+        story="The file is deleted, and appears again when the network delivers A's request once more.",
     ),
     Mutant(
-        name="a refusal after a lost answer taken for failure",
+        name="a refusal after a lost answer reported as a failure",
         where="namespace.md#atomicity",
-        rule="`OutcomeUnknown` is left if somebody else changed the same between two attempts",
+        rule=(
+            "the call raises `OutcomeUnknown` if another client changed the same records between two "
+            "attempts"
+        ),
         edit=Edit(
             (
                 "Changes._send",
@@ -155,16 +161,16 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             )
         ),
         setting=_OVERTAKEN,
-        caught="was told AlreadyExists, and takes effect after that",
+        caught="took effect after its outcome AlreadyExists",
         story=(
-            "A is told that there is a file, B's. That is gone when A's first request arrives, which "
-            "makes the file that could not be made."
+            "A reports that B's file exists. The file is gone when A's first request arrives. That "
+            "request creates the file of the call that failed."
         ),
     ),
     Mutant(
-        name="throttling after a lost answer taken for failure",
+        name="throttling after a lost answer reported as a failure",
         where="namespace.md#atomicity",
-        rule="nothing has happened if it raises, but for `OutcomeUnknown`",
+        rule="a call that raises anything but `OutcomeUnknown` has changed nothing",
         edit=Edit(("Changes._send", "failed = unknown or last", "failed = last or unknown")),
         setting=naming(
             {"A": [write("f", b"1")]},
@@ -174,8 +180,8 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
                 Forced("A table.transact", Fault.THROTTLED, 3),
             ),
         ),
-        caught="was told Unavailable, and takes effect after that|I4",
-        story="The first request is still on its way when A is told that nothing has happened.",
+        caught="took effect after its outcome Unavailable|I4",
+        story="The first request is still in flight when A reports that nothing has happened.",
     ),
     Mutant(
         name="content removed after an unknown outcome",
@@ -191,30 +197,32 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         ),
         setting=_OVERTAKEN,
         caught="I4",
-        story="A tidies up after itself, and then its first request arrives: a file without content.",
+        story="A removes its content, and then its first request arrives: the file has no content.",
     ),
     Mutant(
-        name="a stale plan taken for done",
+        name="an outdated plan reported as a success",
         where="namespace.md#how-it-works",
-        rule="a transaction that is refused is planned again from what is there now",
+        rule="a refused transaction is planned again from the current state",
         edit=Edit(("Changes.run.attempt", "forget()\nraise", "return result")),
         setting=naming({"A": [set_attributes("f", x="1")], "B": [write("f", b"2")]}, files=_F),
-        caught="is told that it was done, and nothing happened",
-        story="A has changed the file since B looked at it, so B's change is refused, and forgotten.",
+        caught="succeeded, but changed nothing",
+        story="A has changed the file since B read it. B's change is refused, and B reports success.",
     ),
     Mutant(
         name="garbage collected at once",
         where="namespace.md#atomicity",
-        rule="data that was overwritten or deleted is kept for `grace` seconds more",
+        rule="overwritten or deleted data is kept for `grace` seconds more",
         edit=Edit(("Collector._due", "if garbage.not_before > now:", "if False:")),
         setting=naming({"A": [read("f", slowly=3.0)], "B": [1.0, write("f", b"1"), gc()]}, files=_F),
-        caught="read of A is told ObjectChanged, and it was never so",
-        story="A has opened the file. B overwrites it and collects, before A has read.",
+        caught="read of A got ObjectChanged, which was never correct",
+        story=(
+            "A has opened the file. B overwrites it and collects garbage before A has read the content."
+        ),
     ),
     Mutant(
         name="garbage forgotten before it is removed",
         where="namespace.md#invariants",
-        rule="what was named once is named until it is removed",
+        rule="an object that was named has a record until it is removed",
         edit=Edit(
             (
                 "Collector._collect",
@@ -227,10 +235,10 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         ),
         setting=naming({"A": [delete("f"), 1.0, gc()]}, files=_F, grace=0.0),
         caught="I5",
-        story="Should A die now, nobody would know of the object.",
+        story="If A dies now, no record has the object.",
     ),
     Mutant(
-        name="a reader that takes any content",
+        name="a reader that accepts any content",
         where="namespace.md#atomicity",
         rule="wrong bytes are never returned",
         edit=Edit(
@@ -245,8 +253,11 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             )
         ),
         setting=naming({"A": [read("f")], "B": [tamper("f", b"1")]}, files=_F),
-        caught="read of A is told .* and it was never so",
-        story="Somebody has replaced the object in the store, and A returns what the file never had.",
+        caught="read of A got .* which was never correct",
+        story=(
+            "Another program has replaced the object in the store. A returns bytes that the file "
+            "never had."
+        ),
     ),
     Mutant(
         name="a change logged as committed before it is made",
@@ -260,8 +271,8 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             )
         ),
         setting=naming({"A": [write("f", b"1")]}, logged=True),
-        caught="I8: .* is logged as committed, and was not done",
-        story="Should A die now, the log would tell of a file that there never was.",
+        caught="I8: .* is logged as committed, but did not happen",
+        story="If A dies now, the log has a file that never existed.",
     ),
     Mutant(
         name="a change made before it is logged",
@@ -276,14 +287,14 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         ),
         setting=naming({"A": [write("f", b"1")]}, logged=True),
         caught="I8: .* is in no log",
-        story="Should A die now, the names could not be made again from the log.",
+        story="If A dies now, the namespace cannot be restored from the log.",
     ),
     Mutant(
         name="a pending change decided by its record alone",
         where="namespace.md#how-it-works",
         rule=(
-            "`recover` decides what is pending by the record that tells, or, when others have changed "
-            "that since, by the versions that later entries have seen"
+            "`recover` decides a pending change by its record, or, if others have changed that since, "
+            "by the versions that later entries have seen"
         ),
         edit=Edit(
             (
@@ -298,16 +309,17 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             files=_F,
             logged=True,
         ),
-        caught="I8: .* is logged as rolled back, and was done",
+        caught="I8: .* is logged as rolled back, but happened",
         story=(
-            "A has overwritten the file, and died before it could say so in the log. B has overwritten "
-            "it since, so the record bears B's word, and A's change is taken for one that never was."
+            "A has overwritten the file, and died before it logged the decision. B has overwritten "
+            "the file since. So the record has B's change id, and A's change is considered as one "
+            "that never happened."
         ),
     ),
     Mutant(
-        name="a recovery that looks at records after the log",
+        name="a recovery that reads records after the log",
         where="namespace.md#how-it-works",
-        rule="it reads the records first, and the log after them",
+        rule="a recovery reads the records first, and then the log",
         edit=Edit(
             (
                 "Recovery.recover.judge",
@@ -331,11 +343,11 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             files=_F,
             logged=True,
         ),
-        caught="I8: .* is logged as committed, and was not done",
+        caught="I8: .* is logged as committed, but did not happen",
         story=(
-            "A has died before it sent its rename. R has read the log, and not yet decided, when B "
-            "overwrites the file. R finds what A would have moved gone, knows of nobody else who did "
-            "that, and takes it for A's doing."
+            "A has died before it sent its rename. R has read the log, but has not decided yet, when "
+            "B overwrites the file. R finds that the source of A's rename is gone. It knows no other "
+            "change that removed it, and takes that for A's rename."
         ),
     ),
 )

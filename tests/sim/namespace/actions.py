@@ -281,7 +281,7 @@ def publish(job: str, files: Mapping[str, bytes], *, mode: Mode = "append") -> A
         except CommitError:
             if target.abort(attempt, data) or target.find(attempt) is None:
                 raise
-        assert target.find(attempt) is not None, "published, and not found"
+        assert target.find(attempt) is not None, "published, but not found"
         return True
 
     whole: dict[tuple[str, ...], bytes | None] = {(): None}

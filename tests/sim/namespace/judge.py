@@ -153,25 +153,25 @@ class NamespaceJudge:
     def _judge_answer(self, call: Call, value: object) -> None:
         if call.outcome == "unknown":
             return
-        assert call.outcome != TransactionCanceled.__name__, f"{call} lets an inner error out"
+        assert call.outcome != TransactionCanceled.__name__, f"{call} raised an internal error"
         if call.outcome == "done":
             done = [
                 each for each in self.calls if each.outcome == "done" and each.do.once == call.do.once
             ]
-            assert not call.do.once or done == [call], f"{call.do.once} is told done to two"
+            assert not call.do.once or done == [call], f"{call.do.once} succeeded twice"
             if call.do.changes == "one":
-                assert call.changes == 1, f"{call} is told that it was done, and nothing happened"
+                assert call.changes == 1, f"{call} succeeded, but changed nothing"
             answer: Hashable = ("done", value)
         else:
             if call.do.changes != "many":
-                assert not call.changes, f"{call} is told {call.outcome}, and it was done"
+                assert not call.changes, f"{call} got {call.outcome}, but took effect"
             if call.outcome in _TROUBLE:
                 return
             answer = call.outcome
             if self._tampered and call.outcome == ObjectChanged.__name__:
                 return
         if self._exact and call.do.changes != "many":
-            assert self._fits(call, answer), f"{call} is told {answer}, and it was never so"
+            assert self._fits(call, answer), f"{call} got {answer}, which was never correct"
 
     def _fits(self, call: Call, answer: Hashable) -> bool:
         """Return whether the result is correct at some moment of the call."""
@@ -205,16 +205,16 @@ class NamespaceJudge:
         before = self._ids
         found = self._audit()
         if call is None:
-            assert found == self.model, f"the tree changed by itself: {self.model} to {found}"
+            assert found == self.model, f"the tree changed without a call: {self.model} to {found}"
             return  # the possible results of calls are unchanged
         if call.do.changes == "many" and (self._stable or not call.do.follows):
-            assert call.do.step(self.model, found), f"{call} has made {found} of {self.model}"
+            assert call.do.step(self.model, found), f"{call} changed {self.model} to {found}"
         elif self._stable:
             try:
                 call.do.model(self.model)
             except CommitError as error:
-                raise AssertionError(f"{call} took effect where there is {error!r}") from error
-            assert found == self.model, f"{call} has made {found}, instead of {self.model}"
+                raise AssertionError(f"{call} took effect despite {error!r}") from error
+            assert found == self.model, f"{call} resulted in {found}, not {self.model}"
         else:
             gone = before - self._ids
             removes = call.do.removes
@@ -271,7 +271,7 @@ class NamespaceJudge:
 
     def _took_effect(self, call: Call) -> None:
         late = call.outcome not in ("", "unknown") and not call.do.tidies
-        assert not late, f"{call} was told {call.outcome}, and takes effect after that"
+        assert not late, f"{call} took effect after its outcome {call.outcome}"
         call.changes += 1
         if call.do.changes != "many":
             assert call.changes == 1, f"{call} took effect twice"
@@ -304,7 +304,7 @@ class NamespaceJudge:
                 children.setdefault(rest[0], set()).add(str(item["id"]))
         for id, had in self._closed.items():
             more = children.get(id, set()) - had
-            assert id in guards or not more, f"{sorted(more)} was added to a directory that is closed"
+            assert id in guards or not more, f"{sorted(more)} was added to a closed directory"
         self._closed = {id: children.get(id, set()) for id in known - guards - {"trash"}}
 
     def _check_log(self) -> None:
@@ -316,9 +316,9 @@ class NamespaceJudge:
             change_id = operation["word"]
             done = change_id in applied
             if decision is Decision.COMMITTED:
-                assert done, f"I8: {change_id} is logged as committed, and was not done"
+                assert done, f"I8: {change_id} is logged as committed, but did not happen"
             if decision is Decision.ROLLED_BACK:
-                assert not done, f"I8: {change_id} is logged as rolled back, and was done"
+                assert not done, f"I8: {change_id} is logged as rolled back, but happened"
             if decision is Decision.ROLLED_BACK:
                 continue
             versions |= puts
@@ -330,7 +330,7 @@ class NamespaceJudge:
                 f"I8: version {entry.version} of {entry.name} is in no log"
             )
             assert newest.get(entry.id, entry.version) <= entry.version, (
-                f"I8: {entry.name} is older than the log has it"
+                f"I8: {entry.name} is older than in the log"
             )
 
     def _operations(self) -> list[tuple[Mapping[str, Any], Decision | None]]:

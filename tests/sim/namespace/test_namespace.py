@@ -54,17 +54,17 @@ ALONE: Mapping[str, Program] = {
     "files of objects": [link({"d/f": b"2", "e/f": b"3"})],
     "files in one directory": [bulk_link("e", {"1": b"2", "2": b"3"})],
     "directories": [make_directory("x/y", shards=2)],
-    "a directory that is there": [make_directory("d/s")],
+    "an existing directory": [make_directory("d/s")],
     "a rename of a file": [rename("d/f", "g")],
     "a rename of a file over another": [rename("d/f", "f", overwrite=True)],
     "a rename of a directory": [rename("d", "e/d")],
     "a rename of a directory over another": [rename("d", "e", overwrite=True)],
     "a replacement of a directory": [replace("d", "e")],
-    "a rename to where it is": [rename("d/f", "d/f")],
+    "a rename to the same path": [rename("d/f", "d/f")],
     "a deletion of a file": [delete("f")],
     "a deletion of a directory": [delete("e")],
     "a deletion of a directory that is not empty": [delete("d")],
-    "a deletion of a directory with all": [delete("d", recursive=True)],
+    "a recursive deletion of a directory": [delete("d", recursive=True)],
     "attributes": [set_attributes("d/f", x="1")],
     "growth": [reshard("d", shards=2)],
     "an adoption": [import_objects("old/", "e", ADOPTED)],
@@ -80,7 +80,7 @@ LOGGED = (
     "a rename of a directory over another",
     "a replacement of a directory",
     "a deletion of a file",
-    "a deletion of a directory with all",
+    "a recursive deletion of a directory",
     "growth",
     "an adoption",
 )
@@ -156,7 +156,7 @@ def test_states_of_two_operations(first: str) -> None:
             _pair(one, other).check(world_of)
 
 
-# -- larger ones --------------------------------------------------------------------------------------
+# -- larger worlds ------------------------------------------------------------------------------------
 
 _LOSSES = (Fault.LOST_REQUEST, Fault.LOST_RESPONSE, Fault.DELAYED, Fault.DUPLICATED, Fault.REPEATED)
 _LATE = (Fault.DELAYED, Fault.CRASHED)
@@ -176,7 +176,7 @@ CASES = [
         options={"tokens": False},
     ),
     Case(
-        name="an exclusive write and a deletion of the same, two losses",
+        name="an exclusive write and a deletion of a file, two losses",
         programs={"A": [write("f", b"1", overwrite=False)], "B": [delete("f")]},
         faults=_LOSSES,
         most=2,
@@ -234,7 +234,7 @@ CASES = [
         options={"made": ("d",), "files": {"d/f": b"0"}, "stable": False, "exact": False},
     ),
     Case(
-        name="a sweep beside new attributes of what is swept",
+        name="a sweep beside new attributes of a swept file",
         programs={
             "A": [delete("d", recursive=True), empty_trash()],
             "B": [set_attributes("d/f", x="1")],
@@ -251,7 +251,7 @@ CASES = [
         options={"files": {"f": b"0"}, "logged": True},
     ),
     Case(
-        name="two logged writes of the same, a loss",
+        name="two logged writes of a file, a loss",
         programs={"A": [write("f", b"1")], "B": [write("f", b"2")]},
         faults=(Fault.LOST_RESPONSE,),
         options={"files": {"f": b"0"}, "logged": True},
@@ -344,7 +344,7 @@ def test_states_of_small_worlds(case: Case) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_states_of_larger_worlds(case: Case) -> None:
-    """The same holds with more clients."""
+    """The same holds in larger worlds, with more clients."""
     case.check(world_of)
 
 
@@ -352,7 +352,7 @@ def test_states_of_larger_worlds(case: Case) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", PAIRED)
 def test_states_of_two_operations_and_a_fault(first: str) -> None:
-    """The same holds with any fault at any request of either."""
+    """The same holds with any fault at any request of the two operations."""
     for one, other in PAIRS:
         if one == first:
             case = _pair(one, other)
@@ -372,7 +372,7 @@ RUNS: Mapping[str, int] = {
 
 @pytest.mark.parametrize("world", RUNS)
 def test_some_seeds(world: str) -> None:
-    """The same holds for two to four clients with every operation and all faults."""
+    """The same holds in random worlds of two to four clients, with every operation and all faults."""
     report = run_seeds(world, RUNS[world])
     calls = {name.partition(":")[0] for name in report.outcomes}
     wanted = {"write", "rename", "replace", "delete", "make", "attributes", "grow", "stream", "link"}

@@ -271,7 +271,7 @@ class NamespaceWorld(NamespaceJudge):
         assert self.model == tree, "emptying the trash has changed the tree"
         places = [str(item["place"]).split("/")[1:3] for item in self.table.scan()]
         left = [place for place in places if place == ["e", "trash"] or place[:1] == ["x"]]
-        assert not left, "something stays in the trash"
+        assert not left, "the trash is not empty"
         self._check_leftovers()
         return self.outcomes
 
@@ -292,7 +292,7 @@ class NamespaceWorld(NamespaceJudge):
             return
         named = {entry.data.path for entry in self.auditor._seen.values() if entry.data is not None}
         left = {info.path for info in self.store.list() if info.path.split("/")[0] not in _FOREIGN}
-        assert left <= named, f"I10: nobody died, and {sorted(left - named)} is left over"
+        assert left <= named, f"I10: no client crashed, but {sorted(left - named)} remains"
 
 
 def world_of(

@@ -102,7 +102,7 @@ SMALL = [
         options={"after": {"R": 1.0, "X": LATE}, "effects": True},
     ),
     log_case(
-        name="a decision on what is forgotten, any fault",
+        name="a decision on a forgotten operation, any fault",
         programs={"A": run(), "B": decide_any(ROLLED_BACK, after=LATE), "X": compact()},
         expected=("decide: NotFound", "decide: committed"),
         options={"after": {"X": LATE}},
@@ -173,7 +173,7 @@ def test_states_of_larger_worlds(case: Case) -> None:
 def test_a_long_stall_can_show_a_wrong_decision_for_a_moment() -> None:
     """A process that stalls withdraws its decision later. This breaks an assumption of `compact`."""
     case = log_case(
-        name="a stall that is watched",
+        name="a stall and a reader",
         programs={
             "A": run(),
             "B": decide_any(ROLLED_BACK),

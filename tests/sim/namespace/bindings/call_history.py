@@ -121,7 +121,7 @@ class DeletedPaths:
     def check(self, current: View) -> None:
         """Raise `AssertionError` if a deleted entry is visible."""
         back = set(current.alone.values()) & {position for position, _ in self.paths}
-        assert not back, f"what was deleted is back: {sorted(back)}"
+        assert not back, f"a deleted entry is visible again: {sorted(back)}"
 
     def state(self) -> Hashable:
         """Return the part on which the future depends."""

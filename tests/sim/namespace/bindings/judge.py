@@ -141,7 +141,9 @@ class BindingJudge(NamespaceWorld):
             for path in before.objects.keys() | after.objects.keys()
             if before.objects.get(path) != after.objects.get(path)
         }
-        assert changed == {self._changing}, f"{sorted(changed)} is somebody else's, and was changed"
+        assert changed == {self._changing}, (
+            f"{sorted(changed)} was changed, but belongs to another program"
+        )
         self._puts += 1
         for path in changed & after.objects.keys():
             self._put_at[path] = self._puts
@@ -153,7 +155,7 @@ class BindingJudge(NamespaceWorld):
             self._check_pruned(before, previous, files=self._ending)
             return
         assert previous.tree == self._current.tree, (
-            f"changed by itself: {previous.tree} to {self._current.tree}"
+            f"the tree changed without a call: {previous.tree} to {self._current.tree}"
         )
 
     def _pruning(self) -> list[Call]:
@@ -180,7 +182,7 @@ class BindingJudge(NamespaceWorld):
         for names, _ in now.items() - was.items():
             if is_covered(names, lost):
                 continue
-            assert names in self._current.alone, f"pruning has made {_path(names)}"
+            assert names in self._current.alone, f"pruning has created {_path(names)}"
             assert old or self._is_newer(names, puts), f"pruning has brought back {_path(names)}"
             self._deleted.pruned(self._current.alone[names])
         self._deleted.unhidden(before, self._state, lambda path: old or self._put_at.get(path, 0) > puts)
@@ -189,12 +191,12 @@ class BindingJudge(NamespaceWorld):
         """Check a recording of objects: the visible tree does not change."""
         new = dict(self._current.tree.nodes.items() - previous.tree.nodes.items())
         lost = dict(previous.tree.nodes.items() - self._current.tree.nodes.items())
-        assert not lost, f"{call} has taken from the store, and there is no {lost} any more"
+        assert not lost, f"{call} recorded objects, but removed {lost}"
         over = call.outcome != ""
         history = self._history_of(call)
         for names, body in new.items():
             empty = body is None and (over or None in history.ever(names))
-            assert empty, f"{call} has taken {_path(names)} from the store, which is not to be seen"
+            assert empty, f"{call} recorded {_path(names)}, which is not visible"
         if over:
             return
         old, rows = before.recorded.tree.nodes, self._state.recorded.tree.nodes
@@ -202,7 +204,7 @@ class BindingJudge(NamespaceWorld):
             there = rows.get(names, "nothing")
             if old.get(names, "nothing") != there:
                 was = history.ever(names)
-                assert there in was, f"{call} has taken {_path(names)} as {there!r}, and it was {was}"
+                assert there in was, f"{call} recorded {_path(names)} as {there!r}, but it was {was}"
         self._check_marks(call, before, history)
 
     def _check_marks(self, call: Call, before: State, history: CallHistory) -> None:
@@ -225,7 +227,7 @@ class BindingJudge(NamespaceWorld):
                 there = recorded.tree.nodes.get(child, "nothing")
                 ever = {moment.current.tree.nodes.get(child, "nothing") for moment in since}
                 assert there in ever, (
-                    f"{call} says that {_path(names)} is synchronised, and {_path(child)} was not so"
+                    f"{call} marked {_path(names)} as synchronised, but {_path(child)} was different"
                 )
 
     def _check_done(self, call: Call, before: State, previous: View) -> None:
@@ -233,7 +235,7 @@ class BindingJudge(NamespaceWorld):
         self._took_effect(call)
         if call.do.changes == "many":
             done = call.do.step(previous.tree, self._current.tree)
-            assert done, f"{call} has made {self._current.tree} of {previous.tree}"
+            assert done, f"{call} changed {previous.tree} to {self._current.tree}"
             self._deleted.found(self._state)
             return
         puts = self._history_of(call).puts
@@ -248,7 +250,7 @@ class BindingJudge(NamespaceWorld):
                 call.do.model(expected)
                 break
             except CommitError as error:
-                refused = f"{call} took effect where there is {error!r}, in {planned}"
+                refused = f"{call} took effect despite {error!r}, in {planned}"
         else:
             raise AssertionError(refused)
         view = View.of(self._state, asks, keeps=keeps)
@@ -260,7 +262,7 @@ class BindingJudge(NamespaceWorld):
             alone = any(names[:length] in view.alone for length in range(1, len(names) + 1))
             covered = any(names[: len(each)] == each for each, _ in touched)
             appeared = alone and (covered or self._is_newer(names, puts))
-            assert appeared, f"{call} has made {view.tree}, instead of {expected}"
+            assert appeared, f"{call} resulted in {view.tree}, not {expected}"
         self._deleted.changed(before, self._state)
 
     def _is_newer(self, names: Names, puts: int) -> bool:
@@ -302,7 +304,7 @@ class BindingJudge(NamespaceWorld):
 
     def _fits(self, call: Call, answer: Hashable) -> bool:
         if answer == "ObjectChanged" and len(call.possible) > 1:
-            return True  # the object was another one when the file was opened
+            return True  # the object was replaced after the file was opened
         if call.do.name != "list" or isinstance(answer, str):
             return answer in call.possible
         lists = [set[str](each[1]) for each in call.possible if isinstance(each, tuple)]
@@ -324,7 +326,7 @@ class BindingJudge(NamespaceWorld):
             ever = history.ever(names)
             there = recorded.tree.nodes.get(names, "nothing")
             assert len(ever) > 1 or there in ever or history.was_moved(self._current, names), (
-                f"{call} is done, and {_path(names)} is {there!r}, not {ever}"
+                f"{call} succeeded, but {_path(names)} is {there!r}, not {ever}"
             )
 
 

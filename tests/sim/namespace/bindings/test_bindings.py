@@ -179,19 +179,19 @@ ADOPTED = {"k/1": (b"one", b"two"), "k/2": (b"2",)}
 
 CASES = [
     Case(
-        name="others store and remove while somebody looks",
+        name="other programs put and remove objects during a listing and a read",
         programs={"A": [list_("in"), read("in/n")]},
         expected=("list: done", "read: NotFound", "read: done"),
         options={"prepare": AGES["asked"], "others": OTHERS},
     ),
     Case(
-        name="others store and remove while somebody synchronises",
+        name="other programs put and remove objects during a synchronisation",
         programs={"A": [sync("in"), list_("in")]},
         expected=("list: done", "sync: done"),
         options={"others": OTHERS},
     ),
     Case(
-        name="a look beside an overwrite",
+        name="a listing beside an overwrite",
         programs={"A": [list_("in")], "B": [write("in/a", b"own")]},
         options={"prepare": AGES["asked"]},
     ),
@@ -201,14 +201,14 @@ CASES = [
         options={"prepare": AGES["asked"]},
     ),
     Case(
-        name="an exclusive write beside others who store under the name",
+        name="an exclusive write beside another program that puts the object",
         programs={"A": [write("in/n", b"own", overwrite=False)]},
         faults=(Fault.LOST_REQUEST, Fault.LOST_RESPONSE, Fault.DELAYED),
         expected=("write: done", "write: AlreadyExists"),
         options={"prepare": AGES["asked"], "others": [("raw/n", b"1")]},
     ),
     Case(
-        name="a collection after files that are objects were overwritten and deleted",
+        name="a collection after bound files were overwritten and deleted",
         programs={
             "A": [
                 write("in/a", b"own"),
@@ -230,7 +230,7 @@ CASES = [
         options={"prepare": AGES["asked"], "logged": True},
     ),
     Case(
-        name="an adoption while others overwrite",
+        name="an import while other programs overwrite",
         programs={
             "A": [
                 import_changing_objects("old/", "k", ADOPTED),
@@ -252,7 +252,7 @@ CASES = [
     ),
     *(
         Case(
-            name=f"what a file has covered, once that is pruned since its object is gone, {age}",
+            name=f"entries that a pruned file has covered, {age}",
             programs={"A": [rename("in/d/x", "in/a", overwrite=True), prune(), sync()]},
             expected=("prune: done", "rename: done", "sync: done"),
             options={"prepare": AGES[age], "others": [("raw/d/x", None), ("raw/a", b"new a")]},
@@ -260,7 +260,7 @@ CASES = [
         for age in AGES
     ),
     Case(
-        name="an adoption brings back what was deleted",
+        name="an import of deleted entries",
         programs={"A": [import_objects("raw/u/", "in/u", {"in/u": None, "in/u/x": b"raw/u/x"})]},
         expected=("adopt: done",),
     ),
@@ -269,13 +269,13 @@ CASES = [
 
 LARGE = [
     Case(
-        name="a synchronisation beside a rename of a directory, others store in it",
+        name="a synchronisation beside a rename of a directory, and a new object in it",
         programs={"A": [sync("in")], "B": [rename("in/d", "d")]},
         expected=("sync: done", "rename: done"),
         options={"others": [("raw/d/y", b"new y")], "stable": True},
     ),
     Case(
-        name="two listings of a directory that is asked about after an age",
+        name="two listings of a directory after its maximum age",
         programs={"A": [6.0, list_("in"), list_("in")], "B": [6.0, list_("in")]},
         options={"prepare": AGES["young"], "others": [("raw/n", b"1"), 6.0, ("raw/n", b"2")]},
     ),
@@ -297,7 +297,7 @@ def test_states_of_small_worlds(case: Case) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_states_of_larger_worlds(case: Case) -> None:
-    """The same holds in larger worlds."""
+    """The same holds with more requests and changes."""
     case.check(world_of, **BOUND)
 
 
@@ -306,7 +306,7 @@ def test_states_of_larger_worlds(case: Case) -> None:
 
 @pytest.mark.parametrize("kind", ["asked", "young", "believed"])
 def test_some_seeds(kind: str) -> None:
-    """The same holds for one to three clients and other programs, with all faults."""
+    """The same holds in random worlds of one to three clients and other programs, with all faults."""
     report = run_seeds(f"binding-{kind}", 4)
     calls = {name.partition(":")[0] for name in report.outcomes}
     assert calls >= {"write", "rename", "delete", "list"}

@@ -79,7 +79,7 @@ class State:
     def body(self, entry: Entry) -> bytes:
         """Return the content of a file."""
         assert entry.data is not None
-        body = self.bodies.get((entry.data.path, entry.data.etag), b"gone before anybody looked")
+        body = self.bodies.get((entry.data.path, entry.data.etag), b"unknown content")
         now = self.objects.get(entry.data.path)
         changed = not entry.data.own and (now is None or now.etag != entry.data.etag)
         return Stale(body) if changed else body

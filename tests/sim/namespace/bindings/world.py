@@ -74,7 +74,7 @@ class BindingWorld(BindingJudge):
         self._check_seen(namespace, now)
         namespace.bindings.sync()
         recorded = self._state.recorded.tree
-        assert recorded == self._current.tree, f"synchronised, {recorded} is not {self._current.tree}"
+        assert recorded == self._current.tree, f"the rows have {recorded}, not {self._current.tree}"
         files = {names for names, body in recorded.nodes.items() if isinstance(body, Stale)}
         namespace.bindings.prune()
         for tombstones in self._state.tombstones.values():
@@ -84,18 +84,20 @@ class BindingWorld(BindingJudge):
                     for path, info in self._state.objects.items()
                     if each.hides(info) or (each.etag is None and path.startswith(each.path))
                 ]
-                assert hides, f"pruned, and {each.path} is still hidden, of which there is nothing"
+                assert hides, f"after pruning, a tombstone hides {each.path}, which has no object"
         believed = self._check_seen(namespace, now)
         for names, _ in believed.nodes.items() ^ self._current.tree.nodes.items():
-            assert is_covered(names, files), f"pruned, and {names} is not as it is in the store"
+            assert is_covered(names, files), f"after pruning, {names} differs from the store"
         namespace.bindings.sync()
-        assert _seen(namespace) == _readable(self._current.tree.nodes), "what is seen is not what is so"
+        assert _seen(namespace) == _readable(self._current.tree.nodes), (
+            "a client does not see the current tree"
+        )
         return outcomes
 
     def _check_seen(self, namespace: Namespace, now: int) -> Model:
         """Check that a client sees the visible tree at a millisecond; return the tree."""
         believed = View.of(self._state, lambda binding: not binding.is_fresh(now)).tree
-        assert _seen(namespace) == _readable(believed.nodes), "what is seen is not what is believed"
+        assert _seen(namespace) == _readable(believed.nodes), "a client does not see the expected tree"
         return believed
 
 

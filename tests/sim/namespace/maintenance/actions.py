@@ -49,7 +49,7 @@ def fsck(*, spared: Collection[str] = (), **options: Any) -> Action:
     def call(namespace: Namespace) -> None:
         found = namespace.maintenance.fsck(objects=True, orphans=True, **options).findings
         wrong = [str(each) for each in found if each.problem.name not in spared]
-        assert not wrong, f"a check tells what is not so: {wrong}"
+        assert not wrong, f"a check has false findings: {wrong}"
 
     return Action(name="check", call=call, changes="at most one")
 

@@ -43,7 +43,7 @@ def check_restorable(
     try:
         Restorer(table=restored, store=store, log=log, name=NAME).restore(decide=decide)
     except CommitError as error:
-        raise AssertionError(f"the names cannot be made again: {error}") from error
+        raise AssertionError(f"the namespace cannot be restored: {error}") from error
     compare_tables(restored, table, store)
 
 
@@ -51,7 +51,7 @@ def compare_tables(restored: ServiceTable, original: ServiceTable, store: Memory
     """Check that a restored table has the records of the original."""
     found, wanted = _records(restored, store), _records(original, store)
     wrong = sorted(str(key) for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
-    assert not wrong, f"restored is something else than there was: {wrong}"
+    assert not wrong, f"restored records differ: {wrong}"
 
 
 def _records(table: ServiceTable, store: MemoryStore) -> dict[Key, Item]:

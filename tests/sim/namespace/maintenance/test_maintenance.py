@@ -87,7 +87,7 @@ SMALL = [
         expected=("compact: done", "compact: unknown"),
     ),
     case(
-        "a restore, and again, a crash",
+        "a restore that is repeated, a crash",
         {"R": [restore(), 10.0, restore(), move(), write("d/f", b"2")]},
         Fault.CRASHED,
         restarts=("R",),
@@ -114,12 +114,12 @@ SMALL = [
         expected=("restore: done",),
     ),
     case(
-        "a repair that takes unnamed objects beside a job",
+        "a repair of unreferenced objects beside a job",
         {"A": [job({"1": b"1"}, seconds=5.0)], "R": [2.0, repair(only=("orphan-object",), age=10.0)]},
         stable=False,
     ),
     case(
-        "a repair of what a dead client has left, a late request",
+        "a repair after a dead client, a late request",
         {"A": [write("d/f", b"1")], "R": [60.0, repair(pending=30.0)]},
         Fault.CRASHED,
         Fault.DELAYED,
@@ -132,7 +132,7 @@ SMALL = [
         expected=("read: done",),
     ),
     case(
-        "a restore over an old backup that dies, and one that is not told to replace it",
+        "a restore over an old backup that dies, and one without replace",
         {"A": [delete("d/f")], "R": [20.0, restore(replace=True)], "S": [21.0, restore()]},
         Fault.CRASHED,
         backup=True,
@@ -143,7 +143,7 @@ SMALL = [
 #: Clients of the old table, while the restored one has the log.
 FORKS = [
     case(
-        "a second table on one log, and the first one is written again",
+        "a second table on one log, and writes to the first",
         {
             "A": [write("d/f", b"1"), 40.0, make_directory("tried"), write("tried/a", b"1")],
             "R": [20.0, restore(), move(), make_directory("tried"), write("tried/b", b"2")],
@@ -180,7 +180,7 @@ LARGE = [
     ),
     *(
         case(
-            f"a dead client's {name}, a recovery beside an overwrite of the same",
+            f"a dead client's {name}, a recovery beside an overwrite of the file",
             {"A": [left], "B": [19.0, write("d/f", b"1")], "R": [19.0, recover(older_than=9.0)]},
             Fault.CRASHED,
             moments=False,
@@ -191,7 +191,7 @@ LARGE = [
         }.items()
     ),
     case(
-        "writes, a restore, and work with what was restored, two faults",
+        "writes, a restore, and work in the restored namespace, two faults",
         {
             "A": [write("d/f", b"1"), rename("d", "e"), write("d", b"2"), delete("e/f")],
             "R": [20.0, restore(), 10.0, restore(), move(), rename("d", "f"), gc()],
@@ -236,7 +236,7 @@ LARGE = [
         backup=True,
     ),
     case(
-        "a restore over an old backup, and one that is not told to replace it, a crash",
+        "a restore over an old backup, and one without replace, a crash",
         {
             "A": [delete("d/f")],
             "R": [20.0, restore(replace=True)],
@@ -328,13 +328,13 @@ LARGE = [
         exact=False,
     ),
     case(
-        "a sweep of jobs beside a job",
+        "an abort of old jobs beside a job",
         {"A": [publish("j", {"1": b"1"})], "S": [abort_old_jobs(older_than=0.0)]},
         stable=False,
         moments=False,
     ),
     case(
-        "a job that dies, a sweep of jobs, and of what they leave, a fault",
+        "a job that dies, an abort of old jobs, and a clean-up, a fault",
         {
             "A": [publish("j", {"1": b"1"})],
             "S": [20.0, abort_old_jobs(older_than=10.0), empty_trash(), gc()],
@@ -353,7 +353,7 @@ def test_states_of_small_worlds(case: Case) -> None:
 
 
 def repeat_command(which: str) -> str:
-    """Return the command that starts with the run of ``{seed}``."""
+    """Return the command that repeats the run of ``{seed}``."""
     return (
         'python -m pytest "tests/sim/namespace/maintenance/test_maintenance.py::'
         f'test_many_seeds{which}" -m campaign'
@@ -394,6 +394,6 @@ def test_states_of_larger_worlds(case: Case) -> None:
     case.check(world_of)
 
 
-def test_some_seeds_of_all() -> None:
-    """The same holds for one or two clients, maintenance and all faults; then it is restored."""
+def test_some_seeds_of_the_random_world() -> None:
+    """The same holds in random worlds with maintenance and all faults, and after a restore."""
     run_seeds("upkeep", 6)

@@ -228,7 +228,7 @@ class MaintenanceWorld(NamespaceWorld):
         self.elsewhere.applied = change_ids
         self.elsewhere.watch = self._changed
         self.table = self.elsewhere
-        if self._arbitrary:  # an undone operation may be done again in another way
+        if self._arbitrary:  # an undone operation may be repeated with another result
             self.auditor = Auditor(self.table, NAME, self.store)
             self._closed = {}
             self.model = tree
@@ -240,14 +240,14 @@ class MaintenanceWorld(NamespaceWorld):
     def _changed(self, token: str) -> None:
         foreign = {info.path for info in self.store.list() if info.path.split("/")[0] in FOREIGN}
         assert foreign >= self._foreign, (
-            f"{self._foreign - foreign} is gone, which is not the namespace's"
+            f"{self._foreign - foreign} is gone, but belongs to another program"
         )
         self._foreign = foreign
         super()._changed(token)
 
     def _judge_answer(self, call: Call, value: object) -> None:
         refusals = _REFUSALS.get(call.do.name)
-        assert refusals is None or call.outcome in refusals, f"{call} is told {call.outcome}"
+        assert refusals is None or call.outcome in refusals, f"{call} got {call.outcome}"
         if self._arbitrary and call.outcome == "done":
             ids = {id for id, owner in self._owners.items() if owner is call}
             undone = [
@@ -256,7 +256,7 @@ class MaintenanceWorld(NamespaceWorld):
                 if operation["word"] in ids and decision is Decision.ROLLED_BACK
             ]
             done = call.do.changes == "many" or not ids or len(undone) < len(ids)
-            assert done, f"{call} is told that it was done, and the log says that it was not"
+            assert done, f"{call} succeeded, but the log says that it did not happen"
         super()._judge_answer(call, value)
 
     def _check_log(self) -> None:
@@ -269,9 +269,9 @@ class MaintenanceWorld(NamespaceWorld):
             if operation["what"].startswith("repair: ") and not operation["put"]:
                 continue  # no record shows which operation removed an entry
             if decision is Decision.COMMITTED:
-                assert done, f"I8: {change_id} is logged as committed, and was not done"
+                assert done, f"I8: {change_id} is logged as committed, but did not happen"
             if decision is Decision.ROLLED_BACK:
-                assert not done, f"I8: {change_id} is logged as rolled back, and was done"
+                assert not done, f"I8: {change_id} is logged as rolled back, but happened"
         if self._moments:
             self._check_restorable()
 
@@ -292,7 +292,7 @@ class MaintenanceWorld(NamespaceWorld):
         except CommitError as error:
             raise AssertionError(f"I4: {error}") from error
         found, (_, wanted) = self._found(tree), self._as_decided()
-        assert found == wanted, f"restored is {found}, and by the log it was {wanted}"
+        assert found == wanted, f"the restored tree is {found}, but by the log it is {wanted}"
 
     def _as_decided(self) -> tuple[list[str], Model]:
         """Return the change ids of the operations that happened by the log, and their tree."""
@@ -330,13 +330,15 @@ class MaintenanceWorld(NamespaceWorld):
         if self._backup and not any(
             isinstance(call.do, Restore) and call.do.replace for call in restores
         ):
-            assert tuple(self.elsewhere.scan()) == self._known.items, "what was there was changed"
+            assert tuple(self.elsewhere.scan()) == self._known.items, (
+                "the content of the second table has changed"
+            )
             return
         last = restores[-1].do
         assert isinstance(last, Restore)
         there = self.elsewhere.get(KEYS.metadata) is not None
         done = any(call.outcome == "done" for call in restores)
-        assert there or not done, "a restore is told that it was done, and it was not"
+        assert there or not done, "a restore succeeded, but there is no namespace"
         replace = any(isinstance(call.do, Restore) and call.do.replace for call in restores)
         if there and not self._has_the_log(self.elsewhere):
             done, replace = False, True
@@ -352,11 +354,11 @@ class MaintenanceWorld(NamespaceWorld):
         for _ in range(4):
             list(owner.maintenance.repair(owner.maintenance.fsck().findings, dry_run=False))
         found = owner.maintenance.fsck().findings
-        assert not found, f"what cannot be repaired: {[str(each) for each in found]}"
+        assert not found, f"findings that cannot be repaired: {[str(each) for each in found]}"
         self.auditor.spared = frozenset()
         self.model = self._found(self.auditor.audit())
         if {call.do.name for call in self.calls} <= _KEEPING:
-            assert self.model == self._undamaged, f"a repair has lost what the log has: {self.model}"
+            assert self.model == self._undamaged, f"a repair has lost entries of the log: {self.model}"
         self._watching = True
 
     def _finish_compactions(self) -> None:
@@ -366,7 +368,7 @@ class MaintenanceWorld(NamespaceWorld):
             self._check_restorable()
         epochs = Epochs(self._log())
         left = list(epochs.log_of(epochs.newest()).names())
-        assert not left, f"there is something left in the log: {left}"
+        assert not left, f"the log is not empty: {left}"
 
     def _later(self) -> ManualClock:
         return ManualClock(epoch=EPOCH + self.simulation.now + 1e6)
