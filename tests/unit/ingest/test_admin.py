@@ -1,4 +1,4 @@
-"""What operators see of a source, and what they can have done."""
+"""The administration of a source: status, backlog, quarantine and reset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.ingest import Bucket, Checkpoint, Engine, state_table
 
 
 class Site:
-    """A source whose files cannot be read as long as they are `bad`."""
+    """A source whose files fail to read while their paths are in `bad`."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock()
@@ -25,7 +25,7 @@ class Site:
         self.operator = IngestAdmin(self.store, self.table, self.settings, clock=self.clock)
 
     def drain(self, **options: Any) -> list[str]:
-        """Run the query; return the paths of records that came, in order."""
+        """Run the query; return path and number of each new record, in order."""
         before = len(self.checkpoint.sink)
         engine = Engine(
             store=self.store,
@@ -52,8 +52,8 @@ class Site:
         return [f"{path}{number}" for batch in new for path, _, number in batch]
 
 
-def test_status_tells_how_far_it_is() -> None:
-    """It counts what was handed out, tells where the listing is, and what is left of a file."""
+def test_status_shows_progress() -> None:
+    """It has the files handed out, the position of the listing, and the rest of a file."""
     site = Site(max_files=2, max_bytes=4)
     with pytest.raises(NotFound, match="has no state"):
         site.operator.status()
@@ -71,8 +71,8 @@ def test_status_tells_how_far_it_is() -> None:
         without.backlog()
 
 
-def test_the_backlog_is_what_waits() -> None:
-    """It is what a query without limits would read, during a pass and between two, and no more."""
+def test_the_backlog_is_the_unread_files() -> None:
+    """It is what a query without limits would read, during a listing pass and between two."""
     site = Site(max_files=1, max_bytes=3)
     now = site.clock.epoch()
     for number, path in enumerate("abcd"):
@@ -95,14 +95,14 @@ def test_the_backlog_is_what_waits() -> None:
         assert backlog.oldest is not None and backlog.oldest.file.path == "d"
         left -= sum(each.size for each in engine.checkpoint.slices[len(engine.checkpoint.log) - 1])
     assert left == 0 and backlog.oldest is None
-    site.store.put("a", b"x")  # behind the pass under way, and between passes
+    site.store.put("a", b"x")  # behind the position of the current pass, and between passes
     listed: list[None] = []
     assert site.operator.backlog(listed=lambda: listed.append(None)).files == 1
     assert len(listed) == 4
 
 
-def test_what_was_quarantined_is_read_again_from_where_it_failed() -> None:
-    """After `retry`, what was not delivered comes with the next epoch, and nothing else does."""
+def test_a_quarantined_slice_is_read_again_from_its_failure() -> None:
+    """After `retry`, the next epoch has the undelivered records, and no others."""
     site = Site()
     site.store.put("a", b"12345")
     site.store.put("b", b"12345")
@@ -117,7 +117,7 @@ def test_what_was_quarantined_is_read_again_from_where_it_failed() -> None:
     assert site.operator.backlog().files == 1
     assert site.drain() == ["a2", "a3", "a4"]
     site.operator.retry()
-    assert site.drain() == []  # still bad
+    assert site.drain() == []  # They still cannot be read.
     assert site.operator.status().problems == 1
     site.bad = set()
     site.operator.retry()
@@ -126,8 +126,8 @@ def test_what_was_quarantined_is_read_again_from_where_it_failed() -> None:
     assert set(site.checkpoint.records.values()) == {1}
 
 
-def test_two_operators_have_a_slice_read_again_once() -> None:
-    """Whoever comes second, even after it was handed out, changes nothing."""
+def test_a_slice_that_is_retried_twice_is_read_once() -> None:
+    """The second retry has no effect, even after the slice was handed out."""
     site = Site()
     site.store.put("a", b"12345")
     site.bad = {"a"}
@@ -142,8 +142,8 @@ def test_two_operators_have_a_slice_read_again_once() -> None:
     assert site.drain() == []
 
 
-def test_a_slice_comes_again_as_it_was_whatever_the_settings_are_now() -> None:
-    """A slice that is handed out again is not cut, so that no part of it is left or comes twice."""
+def test_a_retried_slice_keeps_its_bounds_under_new_settings() -> None:
+    """A retried slice is not cut, so that no part of it is lost or repeated."""
     site = Site(missing="skip")
     etag = site.store.put_at("a", b"1234567890", site.clock.epoch())
     site.drain(step=lambda what: site.store.delete("a") if what == "read" else None)
@@ -154,8 +154,8 @@ def test_a_slice_comes_again_as_it_was_whatever_the_settings_are_now() -> None:
     assert site.drain(splits=True) == []
 
 
-def test_a_batch_that_is_read_again_does_not_bring_a_problem_back() -> None:
-    """What was handed out again is remembered as long as its epoch may be read once more."""
+def test_a_repeated_batch_does_not_report_a_retried_problem_again() -> None:
+    """A retried problem is remembered as long as its epoch may be read again."""
     site = Site()
     site.store.put("a", b"12345")
     site.bad = {"a"}
@@ -168,7 +168,7 @@ def test_a_batch_that_is_read_again_does_not_bring_a_problem_back() -> None:
 
 
 def test_many_quarantined_slices_are_handed_out_in_bounded_epochs() -> None:
-    """`retry` of many does not make an epoch larger than it may be, and each comes once."""
+    """A retry of many slices respects the limit of an epoch, and each slice is read once."""
     site = Site(max_files=7)
     for number in range(50):
         site.store.put(f"{number:02}", b"123")
@@ -182,8 +182,8 @@ def test_many_quarantined_slices_are_handed_out_in_bounded_epochs() -> None:
     assert set(site.checkpoint.records.values()) == {1}
 
 
-def test_problems_that_are_over_are_forgotten() -> None:
-    """`retry` removes what it keeps of old ones once their epochs cannot come again."""
+def test_retry_removes_old_retried_problems() -> None:
+    """A retried problem is removed once its epoch cannot be read again."""
     site = Site()
     site.store.put("a", b"123")
     site.bad = {"a"}
@@ -198,7 +198,7 @@ def test_problems_that_are_over_are_forgotten() -> None:
 
 
 def test_the_sources_of_a_table_are_listed() -> None:
-    """Each that has state is named once."""
+    """Each source with state is listed once."""
     site = Site()
     site.store.put("a", b"1")
     site.drain()

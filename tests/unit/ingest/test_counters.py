@@ -1,4 +1,4 @@
-"""What a driver knows of a source without asking anybody."""
+"""The counters of a source, which the driver has without requests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from commitlog.testing import ManualClock
 from support.ingest import Bucket, Engine, state_table
 
 
-def test_counters_tell_of_each_call() -> None:
-    """Epoch, files and bytes of it and ever, what was listed, and whether that was all."""
+def test_counters_describe_each_call() -> None:
+    """They have the epoch, its files and bytes, the totals, the listed objects, and `caught_up`."""
     clock = ManualClock()
     store, table = Bucket(clock=clock), state_table()
     settings = IngestSettings(source="s", max_files=2, slice_bytes=2)
@@ -35,8 +35,8 @@ def test_counters_tell_of_each_call() -> None:
     assert (idle.epoch_files, idle.epoch_bytes, idle.epoch_slices) == (0, 0, 0)
 
 
-def test_an_epoch_that_was_planned_before_is_counted_alike() -> None:
-    """A process that finds the epoch in the state tells the same of it; it has listed nothing."""
+def test_an_epoch_from_the_state_has_the_same_counters() -> None:
+    """A process that finds the epoch in the state has the same counters, but has listed no object."""
     clock = ManualClock()
     store, table = Bucket(clock=clock), state_table()
     settings = IngestSettings(source="s")
@@ -54,7 +54,7 @@ def test_an_epoch_that_was_planned_before_is_counted_alike() -> None:
 
 
 def test_problems_are_counted_once_a_minute() -> None:
-    """Those that were handed out again do not count; in between the table is not asked."""
+    """Retried problems do not count. Within a minute, the table is not read."""
     clock = ManualClock()
     store, table = Bucket(clock=clock), state_table()
     settings = IngestSettings(source="s")
@@ -72,14 +72,14 @@ def test_problems_are_counted_once_a_minute() -> None:
     clock.advance(1)
     assert engine.source.counters().problems == 2
     engine.batch()
-    assert engine.source.counters().problems == 2  # a call in between does not forget it
+    assert engine.source.counters().problems == 2  # a call in between keeps the number
     assert problems.retry(next(iter(problems)))
     clock.advance(60)
     assert engine.source.counters().problems == 1
 
 
-def test_problems_that_cannot_be_counted_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number is the one from before, and the next attempt is a minute later."""
+def test_a_failed_count_of_problems_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The previous number is used, and the next attempt is a minute later."""
     clock = ManualClock()
     source = Ingest(Bucket(clock=clock), state_table(), IngestSettings(source="s"), clock=clock)
     asked: list[int] = []
@@ -94,8 +94,8 @@ def test_problems_that_cannot_be_counted_stop_nothing(monkeypatch: pytest.Monkey
     assert len(asked) == 1
 
 
-def test_counters_travel_in_an_offset() -> None:
-    """They are read from JSON as they were, newer ones are left out, and other JSON has none."""
+def test_counters_are_stored_in_an_offset() -> None:
+    """They round-trip through JSON. Unknown counters are ignored, and other JSON has no counters."""
     counters = Counters(source="s", epoch=3, seconds=0.25, caught_up=True)
     value = json.loads(json.dumps(counters.to_json({"epoch": 3, "source": "s"})))
     assert value["epoch"] == 3

@@ -1,4 +1,4 @@
-"""Reading slices: pinned to what was listed, and what becomes of what cannot be read."""
+"""Reading of slices: pinned to the listed version, with policies for unreadable files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.ingest import Bucket, state_table
 
 
 class Reader:
-    """A bucket with one file of ten bytes, and what reads it, a byte a record, two at a time."""
+    """A bucket with one file of ten bytes, and its reader: a byte per record, two records per batch."""
 
     def __init__(self, **policies: Any) -> None:
         self.clock = ManualClock()
@@ -38,7 +38,7 @@ class Reader:
         self.bad: int | None = None
 
     def read(self, *slices: Slice, epoch: int = 1) -> str:
-        """Return the records of slices as one text; what was read before an error is in `seen`."""
+        """Return the records of slices as one text. After an error, `seen` has the text before it."""
         self.seen = ""
         partition = Partition(epoch, slices or (Slice(self.file, 0, 10),))
         for batch in self.fetch.read(
@@ -56,20 +56,20 @@ class Reader:
 
 
 def test_slices_are_read_in_order() -> None:
-    """The records of a partition are those of its slices, one after the other."""
+    """The records of a partition are those of its slices, in order."""
     reader = Reader()
     assert reader.read(Slice(reader.file, 4, 7), Slice(reader.file, 0, 2)) == "45601"
 
 
 def test_records_that_were_delivered_are_skipped() -> None:
-    """A slice that is read again leaves out what came before, even within a batch."""
+    """A slice that is read again skips the delivered records, even within a batch."""
     reader = Reader()
     for skip in range(11):
         assert reader.read(Slice(reader.file, 0, 10, skip)) == "0123456789"[skip:]
 
 
-def test_an_object_that_changed_yields_nothing_of_the_new_version() -> None:
-    """It is reported, ignored versions as well; or the task fails."""
+def test_a_changed_object_yields_no_record_of_the_new_version() -> None:
+    """It is reported as a problem, or the task fails."""
     for changed in ("again", "ignore"):
         reader = Reader(changed=changed)
         reader.store.put("a", b"abcdefghij")
@@ -83,7 +83,7 @@ def test_an_object_that_changed_yields_nothing_of_the_new_version() -> None:
 
 
 def test_an_object_that_changes_while_it_is_read_fails_the_attempt() -> None:
-    """Some of it was delivered, so nothing can be decided; the next attempt finds nothing of it."""
+    """Some records were delivered, so the attempt fails. The next attempt finds only the new version."""
     reader = Reader()
     reader.before = lambda at: reader.store.put("a", b"abcdefghij") if at == 4 else None
     with pytest.raises(InputChanged):
@@ -94,8 +94,8 @@ def test_an_object_that_changes_while_it_is_read_fails_the_attempt() -> None:
     assert len(list(reader.problems)) == 1
 
 
-def test_an_object_that_is_gone_stops_the_task_or_is_reported() -> None:
-    """Missing objects are an error, unless they may be skipped; half of one is always an error."""
+def test_a_missing_object_fails_the_task_or_is_reported() -> None:
+    """It is an error unless `missing` is skip. A partly read object is always an error."""
     for missing in ("fail", "skip"):
         reader = Reader(missing=missing)
         reader.before = lambda at, reader=reader: reader.store.delete("a") if at == 4 else None
@@ -109,8 +109,8 @@ def test_an_object_that_is_gone_stops_the_task_or_is_reported() -> None:
             assert [problem.kind for problem in reader.problems] == ["missing"]
 
 
-def test_a_bucket_that_is_gone_is_no_missing_object() -> None:
-    """That the bucket cannot be found fails the task, whatever the policy is."""
+def test_a_missing_bucket_is_not_a_missing_object() -> None:
+    """A missing bucket fails the task under every policy."""
     reader = Reader(missing="skip")
 
     def gone(*_: Any, **__: Any) -> Any:
@@ -121,8 +121,8 @@ def test_a_bucket_that_is_gone_is_no_missing_object() -> None:
         reader.read()
 
 
-def test_what_cannot_be_read_is_quarantined_with_its_place() -> None:
-    """What comes before is delivered; the problem tells how much that was, and where it ended."""
+def test_an_unreadable_slice_is_quarantined_with_its_position() -> None:
+    """The records before it are delivered. The problem has their number, and its own offset."""
     reader = Reader(unreadable="quarantine")
     reader.bad = 4
     assert reader.read() == "0123"
@@ -135,8 +135,8 @@ def test_what_cannot_be_read_is_quarantined_with_its_place() -> None:
     assert sorted((each.epoch, each.records) for each in reader.problems) == [(1, 4), (2, 4)]
 
 
-def test_what_cannot_be_read_fails_the_task_by_default() -> None:
-    """Any damage that a format finds is one."""
+def test_an_unreadable_slice_fails_the_task_by_default() -> None:
+    """The error is `CorruptRecord`, and no problem is stored."""
     reader = Reader()
     reader.bad = 4
     with pytest.raises(CorruptRecord):
@@ -144,8 +144,8 @@ def test_what_cannot_be_read_fails_the_task_by_default() -> None:
     assert not list(reader.problems)
 
 
-def test_a_key_that_cannot_be_read_is_treated_as_content_that_cannot() -> None:
-    """Other tools make keys that no path can have: they are listed, and never skipped in silence."""
+def test_an_invalid_key_is_treated_like_unreadable_content() -> None:
+    """Other tools write keys that are not valid paths. They are listed, and never skipped silently."""
     reader = Reader(unreadable="quarantine")
     odd = File("a//b", reader.file.etag, 10, 1.0)
 
@@ -161,8 +161,8 @@ def test_a_key_that_cannot_be_read_is_treated_as_content_that_cannot() -> None:
         list(failing.fetch.read(partition, decode, count=len, drop=lambda batch, _: batch))
 
 
-def test_a_task_fails_whose_problem_may_not_be_kept() -> None:
-    """Nothing is skipped unless that is written down."""
+def test_a_task_fails_if_its_problem_may_not_be_stored() -> None:
+    """A slice is skipped only if its problem is stored."""
     reader = Reader(unreadable="quarantine")
     reader.bad = 0
     put, calls = reader.table.begin_put, 0
@@ -181,8 +181,8 @@ def test_a_task_fails_whose_problem_may_not_be_kept() -> None:
     assert len(list(reader.problems)) == 1
 
 
-def test_long_and_odd_errors_are_kept_within_bounds() -> None:
-    """An error's message is cut, and what is no Unicode is replaced."""
+def test_long_and_invalid_error_messages_are_bounded() -> None:
+    """An error message is truncated, and invalid Unicode is replaced."""
     reader = Reader()
     reader.problems.report(1, Slice(reader.file, 0, 10), "unreadable", "x\ud800" * 10_000)
     (problem,) = reader.problems

@@ -1,4 +1,4 @@
-"""Local directories: files come with whatever time they bore elsewhere, and everything is remembered."""
+"""Local directories: files may have any modification time, and all read files are remembered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_AGO = 1_000_000_000.0
 
 
 class Place:
-    """A directory, a place beside it, and a query that reads the one; each batch in a new process."""
+    """A directory, a place next to it, and a query of the directory; each batch in a new process."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.root = tmp_path / "root"
@@ -34,14 +34,14 @@ class Place:
         self.checkpoint = Checkpoint()
 
     def old(self, name: str, body: bytes = b"1") -> Path:
-        """Make an old file beside the directory."""
+        """Create an old file next to the directory."""
         file = self.beside / name
         file.write_bytes(body)
         os.utime(file, (LONG_AGO, LONG_AGO))
         return file
 
     def read(self) -> list[str]:
-        """Return the names of what is read, until there is nothing new."""
+        """Return the names of the files that are read, until there are no new ones."""
         before = len(self.checkpoint.sink)
         with (
             closing(open_table(self.url, INGEST_SCHEMA)) as table,
@@ -74,10 +74,10 @@ def _unpack(old: Path, new: Path) -> None:
 @pytest.mark.parametrize(
     "bring", [_move, shutil.copy2, _unpack, os.link], ids=lambda each: each.__name__
 )
-def test_a_file_that_comes_with_an_old_time_is_read_once(
+def test_a_new_file_with_an_old_time_is_read_once(
     bring: Callable[[Path, Path], object], tmp_path: Path
 ) -> None:
-    """What is moved, copied with its time, unpacked or linked is new, whatever time it bears."""
+    """A file that is moved, copied with its time, unpacked or linked is new, whatever its time is."""
     place = Place(tmp_path)
     (place.into / "b").write_bytes(b"22")
     assert place.read() == ["b"]
@@ -87,8 +87,8 @@ def test_a_file_that_comes_with_an_old_time_is_read_once(
         assert place.read() == []
 
 
-def test_another_file_of_the_same_size_and_time_in_its_place_is_read(tmp_path: Path) -> None:
-    """What a file is replaced with is another version, even if size and time are the same."""
+def test_a_replacement_of_the_same_size_and_time_is_read(tmp_path: Path) -> None:
+    """A replaced file is another version, even if size and time are the same."""
     place = Place(tmp_path)
     shutil.copy2(place.old("a", b"1"), place.into / "a")
     assert place.read() == ["a"]
@@ -98,7 +98,7 @@ def test_another_file_of_the_same_size_and_time_in_its_place_is_read(tmp_path: P
 
 
 def test_a_file_that_is_rewritten_in_place_is_read_again(tmp_path: Path) -> None:
-    """Content of the same size that is written into the same file later on is another version."""
+    """Content of the same size that is later written to the same file is another version."""
     place = Place(tmp_path)
     file = place.into / "a"
     file.write_bytes(b"1")
@@ -112,8 +112,8 @@ def test_a_file_that_is_rewritten_in_place_is_read_again(tmp_path: Path) -> None
     assert place.read() == []
 
 
-def test_what_makes_a_new_time_makes_a_new_version(tmp_path: Path) -> None:
-    """A file that is touched is read again, as an object is that was copied onto itself."""
+def test_a_new_time_makes_a_new_version(tmp_path: Path) -> None:
+    """A touched file is read again, like an object that was copied onto itself."""
     place = Place(tmp_path)
     shutil.copy2(place.old("a"), place.into / "a")
     assert place.read() == ["a"]
@@ -123,8 +123,8 @@ def test_what_makes_a_new_time_makes_a_new_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["by a store", "by a program"])
-def test_rights_and_links_of_a_file(written: str, tmp_path: Path) -> None:
-    """They are no part of a version, whoever wrote it."""
+def test_permissions_and_links_are_not_part_of_a_version(written: str, tmp_path: Path) -> None:
+    """This holds for files of a store and of another program."""
     place = Place(tmp_path)
     if written == "by a store":
         with closing(LocalStore(place.root)) as store:

@@ -1,4 +1,4 @@
-"""Which names are wanted."""
+"""The filter of names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from commitlog.ingest import IngestSettings, PathFilter
         ("a,b}.c+(d)|e^$", ["a,b}.c+(d)|e^$"], ["a"]),
     ],
 )
-def test_globs(glob: str, yes: list[str], no: list[str]) -> None:
-    """A glob is taken as Hadoop takes it, and ``**`` for any depth."""
+def test_globs_match_as_in_hadoop(glob: str, yes: list[str], no: list[str]) -> None:
+    """In addition, ``**`` matches any depth."""
     names = PathFilter(glob=glob, hidden=True)
     assert [name for name in yes if not names.wants(name)] == []
     assert [name for name in no if names.wants(name)] == []
@@ -39,8 +39,8 @@ def test_globs(glob: str, yes: list[str], no: list[str]) -> None:
 @example("[---]", "-")
 @example("[--a]", "a")
 @given(strategies.text("ab*?[]!-", max_size=8), strategies.text("ab-", min_size=1, max_size=5))
-def test_globs_of_names_are_those_of_the_shell(glob: str, name: str) -> None:
-    """Without slashes, braces and ``**``, a glob matches what it does everywhere else."""
+def test_globs_of_names_match_as_in_the_shell(glob: str, name: str) -> None:
+    """This holds for globs without slashes, braces and ``**``."""
     if "**" in glob or fnmatch.translate(glob).count("[") != glob.count("["):
         return
     try:
@@ -51,8 +51,8 @@ def test_globs_of_names_are_those_of_the_shell(glob: str, name: str) -> None:
         assert wanted == fnmatch.fnmatchcase(name, glob)
 
 
-def test_hidden_names_are_left_out_unless_wanted() -> None:
-    """A segment that begins with a dot or an underscore hides what is below it, partitions apart."""
+def test_hidden_names_are_left_out_by_default() -> None:
+    """A segment that begins with a dot or an underscore hides all paths below it, except partitions."""
     hidden = ["_SUCCESS", ".crc", "a/_commitlog/b", "a/.x/b"]
     assert not any(PathFilter().wants(name) for name in hidden)
     assert all(PathFilter(hidden=True).wants(name) for name in hidden)
@@ -60,21 +60,21 @@ def test_hidden_names_are_left_out_unless_wanted() -> None:
     assert not PathFilter(hidden=True).wants("directory/")
 
 
-def test_names_of_the_last_segment() -> None:
-    """`name` looks at the last segment alone, and goes together with `glob`."""
+def test_a_name_matches_the_last_segment() -> None:
+    """`name` matches only the last segment, and can be combined with `glob`."""
     assert PathFilter(name="*.csv").wants("a/b/c.csv")
     assert not PathFilter(name="*.csv", glob="x/*").wants("a/c.csv")
 
 
 @pytest.mark.parametrize("glob", ["[a", "{a", "[b-a]", "{" * 5000 + "}" * 5000], ids=range(4))
-def test_globs_that_are_none(glob: str) -> None:
-    """A glob that cannot be understood is an error at once."""
+def test_invalid_globs_are_refused(glob: str) -> None:
+    """An invalid glob is an error at once."""
     with pytest.raises(ConfigurationError, match="glob"):
         PathFilter(glob=glob)
 
 
-def test_only_what_can_match_is_listed() -> None:
-    """The part of a glob before its first special character narrows the listing."""
+def test_the_start_of_a_glob_narrows_the_listing() -> None:
+    """The listed prefix ends before the first special character of the glob."""
     settings = IngestSettings(source="s", prefix="in/", names=PathFilter(glob="2026/a*/x"))
     assert settings.listed_prefix == "in/2026/a"
 
@@ -104,7 +104,7 @@ def test_only_what_can_match_is_listed() -> None:
     ],
     ids=str,
 )
-def test_settings_that_are_wrong(wrong: dict[str, object]) -> None:
-    """Each is refused, with its name."""
+def test_invalid_settings_are_refused(wrong: dict[str, object]) -> None:
+    """Each invalid value is a configuration error."""
     with pytest.raises(ConfigurationError if "prefix" not in wrong else ValueError):
         IngestSettings(**{"source": "s", **wrong})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Small files that are fetched while those before them are read: how many, what of them, and errors."""
+"""Small files that are fetched while earlier ones are read: limits, versions, and errors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from support.ingest import Bucket, read, state_table
 
 
 class Lazy(SerialExecutor):
-    """An executor that makes a call when its result is asked for, and keeps what it was asked for."""
+    """An executor that runs a call when its result is requested, and records all submitted calls."""
 
     def __init__(self) -> None:
         self.begun: list[Future[Any]] = []
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Keep a call."""
+        """Record a call."""
         future: Future[Any] = Future()
         self.begun.append(future)
         future.result = lambda timeout=None: fn()  # type: ignore[method-assign]
@@ -33,7 +33,7 @@ class Lazy(SerialExecutor):
 
 
 class Place:
-    """A bucket of files of some bytes each, and what reads them."""
+    """A bucket of files of the given sizes, and their reader."""
 
     def __init__(self, sizes: list[int], executor: Any, **policies: Any) -> None:
         self.store = Bucket(clock=ManualClock())
@@ -51,8 +51,8 @@ class Place:
         return [path for path, _, _ in read(self.fetch, Partition(1, tuple(self.slices)))]
 
 
-def test_small_files_are_fetched_side_by_side_and_read_in_order() -> None:
-    """As many requests are on their way as the executor makes; records come as without it."""
+def test_small_files_are_fetched_in_parallel_and_read_in_order() -> None:
+    """All threads of the executor send requests. The records come in the same order as without it."""
     together = threading.Barrier(4, timeout=30)
     with ThreadPoolExecutor(4) as executor:
         place = Place([3] * 12, executor)
@@ -67,7 +67,7 @@ def test_small_files_are_fetched_side_by_side_and_read_in_order() -> None:
 
 
 def test_files_in_flight_are_bounded() -> None:
-    """No more files and bytes are fetched ahead than is laid down, and of large files nothing is."""
+    """Files and bytes that are fetched ahead have limits. Large files are not fetched ahead."""
 
     def most(sizes: list[int]) -> int:
         executor, place = Lazy(), Place(sizes, None)
@@ -84,8 +84,8 @@ def test_files_in_flight_are_bounded() -> None:
     assert most([SMALL_BYTES + 1] * 2) == 0
 
 
-def test_no_more_is_fetched_of_a_file_than_was_listed() -> None:
-    """A file that has grown since is no burden on memory, and is found to have changed."""
+def test_at_most_the_listed_size_of_a_file_is_fetched() -> None:
+    """A file that has grown since takes no more memory, and is reported as changed."""
     asked: list[dict[str, Any]] = []
     place = Place([3, 3], Lazy())
     place.store.put("001", bytes(1000))
@@ -102,8 +102,8 @@ def test_no_more_is_fetched_of_a_file_than_was_listed() -> None:
 
 
 @pytest.mark.parametrize("policy", ["skip", "fail"])
-def test_an_error_is_that_of_its_own_file(policy: str) -> None:
-    """What comes before a file that is gone is read, and what comes after it, if it may be skipped."""
+def test_an_error_belongs_to_its_own_file(policy: str) -> None:
+    """The files before a missing one are read, and under `skip` also those after it."""
     place = Place([2, 2, 2], Lazy(), missing=policy)
     place.store.delete("001")
     if policy == "skip":
@@ -117,8 +117,8 @@ def test_an_error_is_that_of_its_own_file(policy: str) -> None:
     assert seen == ["000", "000"]
 
 
-def test_what_was_not_begun_is_dropped_with_the_task() -> None:
-    """A task that fails, or that nobody reads on, leaves no requests behind that were not sent."""
+def test_requests_that_were_not_sent_are_cancelled_with_the_task() -> None:
+    """A task that fails or is not read to its end cancels the requests that were not yet sent."""
     executor = Lazy()
     place = Place([2] * 5, executor)
 

@@ -1,6 +1,6 @@
-"""What a batch costs as the history of the bucket grows: requests, and the driver's memory.
+"""The cost of a batch as the history of the bucket grows: requests, and memory of the driver.
 
-The bucket is made up while it is listed (`support.ingest.Vast`). ``-m campaign`` has a million objects.
+The listing of the bucket is generated (`support.ingest.Vast`). ``-m campaign`` has a million objects.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ GRACE = 600.0
 
 @frozen
 class Cost:
-    """What one batch of new objects cost.
+    """The cost of one batch of new objects.
 
     Attributes:
-        calls: how often was asked until it was found.
-        pages: pages that were listed in the most expensive of these calls.
-        requests: to the table, in the last of them.
-        items: in the table.
-        memory: largest number of bytes beyond what was held before.
+        calls: calls until the batch was found.
+        pages: pages that the most expensive of these calls listed.
+        requests: requests of the last call to the table.
+        items: items in the table.
+        memory: peak of the additional bytes.
         held: bytes that the source holds.
     """
 
@@ -43,7 +43,7 @@ class Cost:
 
 
 def cost(history: int, **options: Any) -> Cost:
-    """Return what a batch of 100 new objects costs behind a history, of an object a second."""
+    """Return the cost of a batch of 100 new objects after a history of one object per second."""
     clock = ManualClock()
     store = Vast(history, clock=clock, begun=clock.epoch() - history)
     recorder = RequestRecorder()
@@ -52,7 +52,7 @@ def cost(history: int, **options: Any) -> Cost:
     def requests() -> int:
         return RequestStats.of("", recorder.counts()).total.table
 
-    since = clock.epoch() - 2 * GRACE  # what is before counts all the same: it is listed
+    since = clock.epoch() - 2 * GRACE  # Older objects count as well, because they are listed.
     settings = IngestSettings(
         source="s", prefix="in/", grace=GRACE, starting_from=since, max_files=500, **options
     )
@@ -72,12 +72,12 @@ def cost(history: int, **options: Any) -> Cost:
                 return calls, most, requests() - before
 
     handed_out = 0
-    while handed_out < 2 * GRACE - 1:  # what there was at the beginning
+    while handed_out < 2 * GRACE - 1:  # the objects that existed at the start
         batch()
         state = source.state.read()
         assert state is not None
         handed_out = state.files
-    # Until everything is as it will stay.
+    # Run until the grace window is full.
     for _ in range(16):
         clock.advance(100)
         store.size += 100
@@ -92,7 +92,7 @@ def cost(history: int, **options: Any) -> Cost:
 
 
 def late(history: int, **options: Any) -> int:
-    """Return how many calls it takes until an object is found that turns up below all others."""
+    """Return the number of calls until an object that appears before all others is found."""
     clock = ManualClock()
     store = Vast(history, clock=clock, begun=clock.epoch() - history)
     settings = IngestSettings(source="s", prefix="in/", grace=GRACE, starting_from="latest", **options)
@@ -111,36 +111,36 @@ def late(history: int, **options: Any) -> int:
 
 
 def assert_flat(small: Cost, large: Cost) -> None:
-    """Assert that table and memory do not notice the history."""
+    """Assert that the use of table and memory does not depend on the history."""
     assert small.requests == large.requests <= 4
     assert small.items == large.items < 20
     assert large.memory < 1.1 * small.memory
 
 
-def test_with_ordered_keys_a_batch_costs_the_same_whatever_the_history() -> None:
-    """The tail and a page of the body are listed; table and memory do not notice the history either."""
+def test_with_ordered_keys_the_cost_of_a_batch_does_not_depend_on_the_history() -> None:
+    """It lists the tail and a page of the body. Table and memory do not depend on the history either."""
     small, large = (cost(history, ordered=True) for history in (8_000, 50_000))
     assert_flat(small, large)
     assert (small.calls, small.pages) == (large.calls, large.pages) == (1, 2)
 
 
-def test_with_ordered_keys_what_turns_up_below_is_found_in_time() -> None:
-    """An object below all others is found before a sweep of the history has ended twice."""
+def test_with_ordered_keys_a_late_object_is_found_in_time() -> None:
+    """An object before all others is found before the second sweep of the history ends."""
     for history in (1_000, 20_000):
         assert late(history, ordered=True) <= 2 * history / 1_000 + 2
     assert late(20_000, ordered=True, list_limit=5_000) <= 10
 
 
-def test_a_limited_listing_costs_the_same_and_takes_longer_to_find() -> None:
-    """Each call lists the same; that more of them are needed is what the limit is paid with."""
+def test_a_limited_listing_has_a_constant_cost_per_call() -> None:
+    """Each call lists the same number of pages. A longer history needs more calls."""
     small, large = (cost(history, list_limit=3_000) for history in (6_000, 20_000))
     assert_flat(small, large)
     assert small.pages == large.pages <= 5
     assert small.calls < large.calls
 
 
-def test_a_full_listing_grows_and_nothing_else_does() -> None:
-    """Without an order of keys everything has to be listed, and none of it has to be kept."""
+def test_only_the_listing_grows_without_ordered_keys() -> None:
+    """Without ordered keys, each batch lists the whole history, but does not keep it."""
     small, large = (cost(history) for history in (4_000, 20_000))
     assert_flat(small, large)
     assert small.pages < 10 < 20 < large.pages
@@ -149,8 +149,8 @@ def test_a_full_listing_grows_and_nothing_else_does() -> None:
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("options", [{"ordered": True}, {"list_limit": 4_000}, {}], ids=str)
-def test_a_million_objects(options: dict[str, Any]) -> None:
-    """The same with a million."""
+def test_a_million_objects_cost_no_more_table_requests_or_memory(options: dict[str, Any]) -> None:
+    """This is the test above with a million objects."""
     small, large = (cost(history, **options) for history in (10_000, 1_000_000))
     print(f"\n{options}: {small} {large}")
     assert_flat(small, large)

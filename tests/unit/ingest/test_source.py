@@ -1,4 +1,4 @@
-"""Sources in memory: what is handed out, once, in which epochs, and what is refused."""
+"""Sources in memory: files are handed out once, in bounded epochs, and invalid state is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRACE = 60.0
 
 
 class Place:
-    """A bucket, a table, and the queries that read the one and keep state in the other."""
+    """A bucket, a table, and queries that read the bucket and keep state in the table."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock()
@@ -38,7 +38,7 @@ class Place:
 
     @property
     def operator(self) -> IngestAdmin:
-        """What an operator works with."""
+        """The administration of the source."""
         return IngestAdmin(self.store, self.table, self.settings, clock=self.clock)
 
     def put(self, *paths: str, body: bytes = b"1") -> None:
@@ -48,13 +48,13 @@ class Place:
 
 
 def paths(query: Engine) -> list[list[str]]:
-    """Return the paths of what each batch read."""
+    """Return the paths that each batch read."""
     slices = query.checkpoint.slices
     return [[each.file.path for each in slices[number]] for number in sorted(slices)]
 
 
-def test_files_come_once_and_in_bounded_epochs() -> None:
-    """Every object is read in one epoch, of no more files than asked for, and not again."""
+def test_files_are_read_once_in_bounded_epochs() -> None:
+    """Every object is read in one epoch, and an epoch has at most `max_files` files."""
     place = Place(max_files=2)
     place.put("a", "b", "c", "d", "e")
     query = place.query()
@@ -65,8 +65,8 @@ def test_files_come_once_and_in_bounded_epochs() -> None:
     assert paths(query)[3:] == [["aa"]]
 
 
-def test_files_of_one_second_are_told_apart() -> None:
-    """Objects that bear the same time are read, however many there are and whenever they come."""
+def test_files_with_the_same_time_are_all_read() -> None:
+    """This holds for any number of objects, and for later ones with the same time."""
     place = Place(max_files=1)
     now = place.clock.epoch()
     query = place.query()
@@ -76,8 +76,8 @@ def test_files_of_one_second_are_told_apart() -> None:
     assert paths(query) == [["c"], ["a"], ["b"]]
 
 
-def test_what_comes_late_is_found_inside_the_grace_window() -> None:
-    """An object that bears an old time is read if that is not older than the grace window."""
+def test_late_objects_are_found_inside_the_grace_window() -> None:
+    """An object with an old time is read if it is not older than the grace window."""
     place = Place()
     query = place.query()
     place.put("first")
@@ -92,8 +92,8 @@ def test_what_comes_late_is_found_inside_the_grace_window() -> None:
     assert paths(query) == [["first"], ["second"], ["late"]]
 
 
-def test_with_everything_remembered_no_time_matters() -> None:
-    """An object is read whatever time it bears, if everything is remembered."""
+def test_times_do_not_matter_with_remember_everything() -> None:
+    """With `remember='everything'` an object is read whatever its time is."""
     place = Place(remember="everything")
     query = place.query()
     for name in ("b", "c", "a"):
@@ -104,7 +104,7 @@ def test_with_everything_remembered_no_time_matters() -> None:
 
 
 def test_state_does_not_grow_with_the_history() -> None:
-    """Rows of files that the grace window has passed over are removed."""
+    """Rows of files that have left the grace window are removed."""
     place = Place(max_files=10)
     query = place.query()
     counts = []
@@ -117,8 +117,8 @@ def test_state_does_not_grow_with_the_history() -> None:
     assert sum(map(len, paths(query))) == 400
 
 
-def test_a_second_process_goes_on_where_the_first_was() -> None:
-    """What is remembered is in the table."""
+def test_a_second_process_continues_after_the_first() -> None:
+    """The state is in the table."""
     place = Place(max_files=2)
     place.put("a", "b", "c")
     first = place.query()
@@ -130,7 +130,7 @@ def test_a_second_process_goes_on_where_the_first_was() -> None:
 
 
 def test_overwritten_objects_are_read_again() -> None:
-    """A new version of an object is read, at once or long after the first."""
+    """A new version of an object is read, soon or long after the first one."""
     place = Place()
     place.put("a")
     query = place.query()
@@ -145,8 +145,8 @@ def test_overwritten_objects_are_read_again() -> None:
     assert len(query.checkpoint.records) == 1 + 2 + 3
 
 
-def test_the_same_content_again_is_no_new_version_inside_the_window() -> None:
-    """A writer that repeats its upload adds nothing, and goes on to add nothing while it repeats it."""
+def test_a_repeated_upload_inside_the_window_is_no_new_version() -> None:
+    """This holds as long as each upload follows the previous one within the window."""
     place = Place()
     etag = place.store.put_at("a", b"1", place.clock.epoch())
     query = place.query()
@@ -180,8 +180,8 @@ def test_overwritten_objects_can_be_ignored_or_refused(after: float) -> None:
         assert paths(query) == [["a"]]
 
 
-def test_limits_in_bytes_hold_within_files() -> None:
-    """A file that can be split is read over several epochs; each has no more bytes than asked for."""
+def test_byte_limits_hold_within_files() -> None:
+    """A splittable file is read over several epochs, each with at most `max_bytes` bytes."""
     place = Place(max_bytes=5, slice_bytes=3)
     place.put("a", body=b"x" * 13)
     place.put("b", body=b"y" * 2)
@@ -192,8 +192,8 @@ def test_limits_in_bytes_hold_within_files() -> None:
     assert set(query.checkpoint.records.values()) == {1} and len(query.checkpoint.records) == 15
 
 
-def test_a_file_that_cannot_be_split_is_read_whole() -> None:
-    """It is a single slice, in an epoch of its own if it is larger than the limit."""
+def test_an_unsplittable_file_is_read_whole() -> None:
+    """It is a single slice, and has its own epoch if it is larger than the limit."""
     place = Place(max_bytes=5, slice_bytes=3)
     place.put("a")
     place.put("b", body=b"x" * 13)
@@ -204,8 +204,8 @@ def test_a_file_that_cannot_be_split_is_read_whole() -> None:
     assert all(each.whole for batch in query.checkpoint.slices.values() for each in batch)
 
 
-def test_limits_of_one_call_hold_beside_those_of_the_settings() -> None:
-    """The lower of two limits holds."""
+def test_the_lower_of_call_and_settings_limits_holds() -> None:
+    """A call may have its own limit."""
     place = Place(max_files=3)
     place.put("a", "b", "c", "d")
     source = place.query().source
@@ -224,8 +224,8 @@ def test_empty_objects_are_handed_out() -> None:
     assert paths(query) == [["a"]]
 
 
-def test_names_are_chosen() -> None:
-    """Only what matches, below the prefix, is read; hidden names are not."""
+def test_the_filter_of_names_applies_below_the_prefix() -> None:
+    """Only matching names below the prefix are read. Hidden names are not."""
     place = Place(prefix="in/", names=PathFilter(glob="2026-*/*.json"))
     place.put("in/2026-1/a.json", "in/2026-1/a.csv", "in/2025-1/a.json", "2026-1/a.json")
     place.put("in/2026-1/_a.json", "in/2026-1/.a.json", "in/2026-2/ü %41.json", "in/2026-2/x/a.json")
@@ -234,8 +234,8 @@ def test_names_are_chosen() -> None:
     assert paths(query) == [["in/2026-1/a.json", "in/2026-2/ü %41.json"]]
 
 
-def test_it_starts_from_where_it_is_told() -> None:
-    """What was modified before the first start, or before a moment, is not read."""
+def test_a_source_starts_from_the_configured_time() -> None:
+    """Objects that were modified before the first start, or before a given time, are not read."""
     place = Place(starting_from="latest")
     place.put("old")
     place.clock.advance(5)
@@ -255,8 +255,8 @@ def test_it_starts_from_where_it_is_told() -> None:
     assert paths(query) == [["new"]]
 
 
-def test_what_is_too_old_is_passed_over_and_counted() -> None:
-    """An object that is older than files may be is not read, and status tells how many there were."""
+def test_too_old_objects_are_skipped_and_counted() -> None:
+    """An object older than `max_file_age` is not read, and the status has their number."""
     place = Place(max_file_age=10)
     now = place.clock.epoch()
     place.store.put_at("old", b"1", now - 11)
@@ -268,8 +268,8 @@ def test_what_is_too_old_is_passed_over_and_counted() -> None:
     assert place.operator.status().passed_over == 1
 
 
-def test_a_listing_goes_on_where_the_last_call_stopped() -> None:
-    """A call lists no more than it may, and what it may not is found by the next ones."""
+def test_a_limited_listing_continues_in_the_next_call() -> None:
+    """A call lists at most `list_limit` objects, and the next calls find the rest."""
     place = Place(list_limit=3)
     place.put(*(f"{number:02}" for number in range(10)))
     query = place.query()
@@ -277,11 +277,11 @@ def test_a_listing_goes_on_where_the_last_call_stopped() -> None:
     assert [len(each) for each in paths(query)] == [3, 3, 3, 1]
     place.put("99")
     found = [query.batch() for _ in range(5)]
-    assert found.index(True) == 2  # the call that found nothing more had begun to list anew
+    assert found.index(True) == 2  # The call that found no more objects had started a new pass.
 
 
-def test_ordered_keys_are_listed_from_where_all_is_settled() -> None:
-    """The tail of the listing begins where all keys are older than the grace window."""
+def test_with_ordered_keys_only_the_tail_is_listed() -> None:
+    """The tail starts after the keys that are all older than the grace window."""
     place = Place(ordered=True)
     query = place.query()
     for number in range(30):
@@ -294,13 +294,13 @@ def test_ordered_keys_are_listed_from_where_all_is_settled() -> None:
     assert sum(map(len, paths(query))) == 30
     place.put("0031")
     query.drain()
-    place.put("0030")  # not in order, and inside the window
+    place.put("0030")  # out of order, and inside the window
     query.drain()
     assert paths(query)[-2:] == [["0031"], ["0030"]]
 
 
-def test_what_turns_up_below_the_tail_is_found_by_and_by() -> None:
-    """New and overwritten objects below the mark are found by the sweep of the body, and once."""
+def test_objects_before_the_tail_are_found_by_the_sweep() -> None:
+    """The sweep of the body finds new and overwritten objects before the tail, and each once."""
     place = Place(ordered=True, list_limit=5)
     query = place.query()
     for number in range(40):
@@ -316,8 +316,8 @@ def test_what_turns_up_below_the_tail_is_found_by_and_by() -> None:
     assert found == ["0003x", "0007", "0040"]
 
 
-def test_a_source_that_is_no_longer_ordered_finds_everything() -> None:
-    """A tail that is longer than the limit does not keep the sweep of the body from going on."""
+def test_a_source_that_is_no_longer_ordered_finds_all_objects() -> None:
+    """A tail that exceeds the limit does not block the sweep of the body."""
     place = Place(ordered=True)
     query = place.query()
     for number in range(8):
@@ -331,8 +331,8 @@ def test_a_source_that_is_no_longer_ordered_finds_everything() -> None:
     assert paths(query)[-1] == ["0000x"]
 
 
-def test_a_finite_run_finds_what_turned_up_below_the_tail() -> None:
-    """It goes through all of the listing, whatever the limit, and whatever sweep was under way."""
+def test_a_finite_run_finds_objects_before_the_tail() -> None:
+    """It lists all objects, whatever the limit, and after any unfinished sweep."""
     place = Place(ordered=True, list_limit=2)
     query = place.query()
     for number in range(30):
@@ -347,8 +347,8 @@ def test_a_finite_run_finds_what_turned_up_below_the_tail() -> None:
         assert paths(query)[-1] == [f"{number:04}x"]
 
 
-def test_the_list_row_stays_small_while_a_long_sweep_is_under_way() -> None:
-    """The mark moves more seldom, the more often it was moved in one sweep of the body."""
+def test_the_list_row_stays_small_during_a_long_sweep() -> None:
+    """The longer a sweep of the body is, the less often the watermark is moved."""
     watermarks = Watermarks(tail=0.0)
     for number in range(5_000):
         watermarks = watermarks.raised(float(number)).settled(f"{number:05}", stride=1.0)
@@ -357,8 +357,8 @@ def test_the_list_row_stays_small_while_a_long_sweep_is_under_way() -> None:
     assert len(watermarks.swept(4_999.0).steps) == 1
 
 
-def test_where_all_is_settled_is_known_across_calls() -> None:
-    """A young object that one call met keeps the next ones from passing by what comes behind it."""
+def test_the_settled_position_is_kept_across_calls() -> None:
+    """After a call that read a young object, later calls do not skip the objects behind it."""
     place = Place(ordered=True, max_files=1)
     now = place.clock.epoch()
     place.store.put_at("a", b"1", now)
@@ -370,8 +370,8 @@ def test_where_all_is_settled_is_known_across_calls() -> None:
     assert paths(query) == [["a"], ["b"], ["aa"]]
 
 
-def test_a_finite_run_reads_the_last_file_to_its_end() -> None:
-    """That the listing has come to its end does not mean that all of the last file was handed out."""
+def test_a_finite_run_reads_all_slices_of_the_last_file() -> None:
+    """At the end of the listing, slices of the last file may still be left."""
     place = Place(max_bytes=2)
     place.put("a", body=b"x" * 9)
     query = place.query(splits=True)
@@ -381,7 +381,7 @@ def test_a_finite_run_reads_the_last_file_to_its_end() -> None:
 
 
 def test_a_finite_run_ends_while_objects_keep_coming() -> None:
-    """After `finish`, what was there is handed out, and what comes while it runs is left to the next."""
+    """After `finish`, existing objects are read, and later ones are left to the next run."""
     place = Place(max_files=1, list_limit=2)
     place.put("a", "b", "c")
     place.query().drain()
@@ -400,9 +400,11 @@ def test_a_finite_run_ends_while_objects_keep_coming() -> None:
     assert len([path for batch in paths(query) for path in batch]) == 4 + number + 1
 
 
-def test_a_finite_run_reads_what_came_in_the_second_in_which_it_began() -> None:
-    """Times of files have fractions, and a store's clock tells whole seconds: what was put just before
-    the run began bears a later time than that."""
+def test_a_finite_run_reads_objects_of_the_second_in_which_it_starts() -> None:
+    """The clock of a store has whole seconds, and times of files have fractions.
+
+    So an object that was put just before the run may have a later time than the start of the run.
+    """
     place = Place()
     place.clock.advance(0.5)
     place.store.put_at("a", b"1", place.clock.epoch())
@@ -413,8 +415,8 @@ def test_a_finite_run_reads_what_came_in_the_second_in_which_it_began() -> None:
     assert paths(query) == [["a"]]
 
 
-def test_a_finite_run_takes_up_a_sweep_that_was_under_way() -> None:
-    """What came behind the place where an earlier run stopped is found as well."""
+def test_a_finite_run_covers_the_part_before_an_unfinished_sweep() -> None:
+    """Objects before the position where an earlier run stopped are found as well."""
     place = Place(max_files=1)
     place.put("b", "c", "d")
     query = place.query()
@@ -427,11 +429,11 @@ def test_a_finite_run_takes_up_a_sweep_that_was_under_way() -> None:
     assert not query.batch()
 
 
-# -- what is offered again -----------------------------------------------------------------------------
+# -- repeated offers -----------------------------------------------------------------------------------
 
 
-def test_an_epoch_that_was_planned_is_offered_again() -> None:
-    """A crash after planning, before the offset is in the log, changes nothing of the epoch."""
+def test_a_planned_epoch_is_offered_again() -> None:
+    """A crash after planning, and before the offset is in the log, does not change the epoch."""
     place = Place(max_files=2)
     place.put("b", "c")
     first = place.query().source
@@ -449,8 +451,8 @@ def test_an_epoch_that_was_planned_is_offered_again() -> None:
     "place_to_die",
     ["latest_offset", "log", "initial_offset again", "partitions", "read", "sink", "commit"],
 )
-def test_a_crash_between_any_two_calls_loses_and_repeats_nothing(place_to_die: str) -> None:
-    """Whatever call comes next when the driver dies, each object is read once."""
+def test_a_crash_between_any_two_calls_loses_and_repeats_no_record(place_to_die: str) -> None:
+    """Each object is read once, wherever the driver dies."""
     place = Place(max_files=2)
     checkpoint = Checkpoint()
     for number in range(12):
@@ -470,8 +472,8 @@ def test_a_crash_between_any_two_calls_loses_and_repeats_nothing(place_to_die: s
     assert set(checkpoint.records.values()) == {1}
 
 
-def test_two_drivers_are_told_the_same() -> None:
-    """Of two drivers that plan at the same time one is first, and the other is told of that plan."""
+def test_two_concurrent_drivers_get_the_same_plan() -> None:
+    """One of two concurrent drivers plans first, and the other one gets that plan."""
     place = Place(max_files=2)
     place.put("a", "b", "c")
     one, two = place.query().source, place.query().source
@@ -495,8 +497,8 @@ def test_two_drivers_are_told_the_same() -> None:
     assert state is not None and state.epoch == 1 and state.files == 2
 
 
-def test_an_older_checkpoint_is_offered_the_same_epochs_while_they_are_kept() -> None:
-    """Whoever goes back by no more epochs than are kept gets the same ones again, and then new ones."""
+def test_an_older_checkpoint_gets_the_same_epochs_while_they_are_kept() -> None:
+    """Within `keep_epochs`, an older checkpoint gets the same epochs again, and then new ones."""
     place = Place(max_files=1, keep_epochs=2)
     place.put("a", "b", "c", "d")
     place.clock.advance(10 * GRACE)
@@ -513,7 +515,7 @@ def test_an_older_checkpoint_is_offered_the_same_epochs_while_they_are_kept() ->
 
 
 def test_a_checkpoint_that_is_too_old_is_refused() -> None:
-    """Whoever goes back further is told so, and nothing is skipped."""
+    """Otherwise files would be skipped."""
     place = Place(max_files=1)
     place.put("a", "b", "c")
     place.clock.advance(10 * GRACE)
@@ -529,8 +531,8 @@ def test_a_checkpoint_that_is_too_old_is_refused() -> None:
         place.query(late).batch()
 
 
-def test_an_epoch_is_the_same_whatever_was_remembered_since() -> None:
-    """What is only remembered for longer is stored beside the epoch, and is no part of it."""
+def test_an_epoch_does_not_change_when_files_are_remembered_again() -> None:
+    """Files that are only remembered for longer are stored with the epoch, but are not part of it."""
     place = Place()
     etag = place.store.put_at("a", b"1", place.clock.epoch())
     place.put("b")
@@ -546,8 +548,8 @@ def test_an_epoch_is_the_same_whatever_was_remembered_since() -> None:
     assert paths(again) == [["a", "b"]]
 
 
-def test_an_epoch_of_which_a_part_is_gone_is_not_handed_out() -> None:
-    """What is left of an epoch, since it has to be remembered, is not taken for all of it."""
+def test_a_partly_removed_epoch_is_not_handed_out() -> None:
+    """The remaining rows, which are kept to remember files, are not taken for the whole epoch."""
     place = Place()
     now = place.clock.epoch()
     place.store.put_at("old", b"1", now - 10 * GRACE)
@@ -562,8 +564,8 @@ def test_an_epoch_of_which_a_part_is_gone_is_not_handed_out() -> None:
         place.query(back).batch()
 
 
-def test_what_lies_at_the_edge_of_the_window_is_remembered() -> None:
-    """An object of the very moment from which on objects are looked up is not read twice."""
+def test_an_object_at_the_edge_of_the_window_is_remembered() -> None:
+    """An object with exactly the time from which objects are looked up is not read twice."""
     place = Place()
     place.store.put_at("edge", b"1", place.clock.epoch() - GRACE)
     query = place.query()
@@ -576,8 +578,8 @@ def test_what_lies_at_the_edge_of_the_window_is_remembered() -> None:
     assert set(query.checkpoint.records.values()) == {1}
 
 
-def test_a_checkpoint_that_is_gone_is_noticed() -> None:
-    """A query without a checkpoint is refused a source that another one has begun to read."""
+def test_a_lost_checkpoint_is_detected() -> None:
+    """A query without a checkpoint may not read a source that another query has started to read."""
     place = Place()
     place.put("a")
     place.query().drain()
@@ -587,7 +589,7 @@ def test_a_checkpoint_that_is_gone_is_noticed() -> None:
 
 
 def test_two_queries_cannot_share_a_source() -> None:
-    """The one whose batch begins first has it; the other one is refused then and later."""
+    """The query whose batch starts first owns the source. The other one is refused from then on."""
     place = Place(max_files=1)
     place.put("a", "b")
     one, two = place.query(), place.query()
@@ -601,8 +603,8 @@ def test_two_queries_cannot_share_a_source() -> None:
     assert one.source.latest_offset(ends[0])["epoch"] == 2
 
 
-def test_state_that_is_gone_or_anew_is_noticed() -> None:
-    """A checkpoint whose state was lost, restored or made anew is refused."""
+def test_lost_restored_or_new_state_is_detected() -> None:
+    """A checkpoint whose state was lost, restored or created again is refused."""
     place = Place(max_files=1)
     place.put("a", "b")
     query = place.query()
@@ -625,8 +627,8 @@ def test_state_that_is_gone_or_anew_is_noticed() -> None:
         place.query(query.checkpoint).batch()
 
 
-def test_a_batch_that_nobody_read_is_not_in_the_way() -> None:
-    """Spark may find that it needs nothing of a batch, and go on to the next."""
+def test_an_unread_batch_does_not_block_the_next() -> None:
+    """Spark may find that it needs no data of a batch, and go on to the next."""
     place = Place(max_files=1)
     place.put("a", "b")
     source = place.query().source
@@ -636,8 +638,8 @@ def test_a_batch_that_nobody_read_is_not_in_the_way() -> None:
     assert len(place.query().source.partitions(end, again)) == 1
 
 
-def test_offsets_of_others_are_refused() -> None:
-    """An offset of another source, of a newer release, or of no source at all is not taken for one."""
+def test_foreign_offsets_are_refused() -> None:
+    """This includes offsets of another source, of a newer release, and other values."""
     place = Place()
     source = place.query().source
     offset = source.initial_offset()
@@ -650,8 +652,8 @@ def test_offsets_of_others_are_refused() -> None:
             source.latest_offset(wrong)
 
 
-def test_offsets_are_written_alike() -> None:
-    """Nothing new means the very same offset, the order of its fields included."""
+def test_an_offset_without_new_files_is_identical() -> None:
+    """Even the order of its fields is the same."""
     place = Place()
     place.put("a")
     source = place.query().source
@@ -664,8 +666,8 @@ def test_offsets_are_written_alike() -> None:
 # -- several sources -----------------------------------------------------------------------------------
 
 
-def test_sources_share_a_table_and_are_dropped_alone() -> None:
-    """The state of a source can be removed, and that of others stays."""
+def test_sources_in_one_table_are_reset_separately() -> None:
+    """The state of one source is removed, and that of others stays."""
     place = Place()
     other = Place(source="b")
     other.table = place.table
@@ -680,8 +682,8 @@ def test_sources_share_a_table_and_are_dropped_alone() -> None:
     assert paths(query) == [["x", "y"]]
 
 
-def test_a_driver_that_slept_through_a_reset_changes_nothing() -> None:
-    """A step is made on the very list row that was read, not on one of the same revision."""
+def test_a_driver_that_stalled_during_a_reset_changes_nothing() -> None:
+    """A step is conditional on the list row that was read, not only on its revision."""
     place = Place()
     place.put("x")
     state = place.query().source.state
@@ -696,8 +698,8 @@ def test_a_driver_that_slept_through_a_reset_changes_nothing() -> None:
     assert state.read() == new
 
 
-def test_state_that_was_removed_in_part_is_not_taken_for_state() -> None:
-    """While a reset has not come to its end, nobody reads the source."""
+def test_partly_removed_state_is_refused() -> None:
+    """After an incomplete reset, no query can read the source."""
     place = Place(max_files=1)
     place.put("x", "y")
     query = place.query()
@@ -723,7 +725,7 @@ def test_state_that_was_removed_in_part_is_not_taken_for_state() -> None:
 
 
 def test_ten_thousand_files_make_one_epoch() -> None:
-    """An epoch of very many files is a handful of bounded items."""
+    """An epoch of very many files takes only a few bounded items."""
     place = Place(max_files=10_000)
     place.put(*(f"year=2026/month=11/part-{number:05}-ü %2F.json" for number in range(10_000)))
     query = place.query()
@@ -732,8 +734,8 @@ def test_ten_thousand_files_make_one_epoch() -> None:
     assert sum(1 for _ in place.table.scan()) < 12
 
 
-def test_an_epoch_is_as_large_as_one_transaction_can_be() -> None:
-    """Files with the longest names make epochs of fewer files, and none is lost."""
+def test_the_size_of_an_epoch_is_limited_by_one_transaction() -> None:
+    """Files with the longest names make smaller epochs, and none is lost."""
     place = Place(max_files=10_000)
     place.put(*(f"{number:05}" + "ü" * 500 for number in range(4_000)))
     query = place.query()
@@ -741,8 +743,8 @@ def test_an_epoch_is_as_large_as_one_transaction_can_be() -> None:
     assert sum(map(len, paths(query))) == 4_000
 
 
-def test_missing_objects_stop_the_query_unless_they_may_be_skipped() -> None:
-    """The same epoch can be read with another policy after it had failed."""
+def test_missing_objects_fail_the_query_unless_they_may_be_skipped() -> None:
+    """After the failure, the same epoch can be read with another policy."""
     place = Place()
     place.put("a", "b")
     query = place.query()

@@ -1,4 +1,4 @@
-"""What a query runs with, and its schema, are kept beside the state of its source."""
+"""The metadata of a source: settings and schema, stored with its state."""
 
 from __future__ import annotations
 
@@ -53,31 +53,31 @@ def raw(item: Item) -> bytes:
 
 
 def body_of(metadata: SourceMetadata) -> dict[str, Any]:
-    """Return the fields of its row."""
+    """Return the fields of the row."""
     stored = json.loads(raw(metadata.to_item()))
     return {name: stored[name] for name in stored.keys() - {"format", "kind", "checksum"}}
 
 
 def item_of(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with these fields, whatever they are."""
+    """Return a row with these fields."""
     return {"source": "s", "item": SETTINGS, "body": sealed("ingest-settings", body)}
 
 
 DEFAULTS = body_of(SourceMetadata(url="s3://lake", format="", settings=IngestSettings(source="s")))
 
 
-def test_every_setting_is_kept() -> None:
-    """What is read is what was written, each setting included."""
+def test_every_setting_is_stored() -> None:
+    """The metadata that is read equals the metadata that was written."""
     default = IngestSettings(source="s")
     for field in attrs.fields(IngestSettings):
-        if field.name != "source":  # or the test below would not tell
+        if field.name != "source":  # with a default value the comparison below would prove nothing
             assert getattr(default, field.name) != getattr(SETTINGS_OF_S, field.name), field.name
     for metadata in (METADATA, SourceMetadata(url="file:///d", format="csv", settings=default)):
         assert SourceMetadata.from_item(metadata.to_item()) == metadata
 
 
-def test_the_url_bears_no_secret() -> None:
-    """Credentials in a URL are dropped before anything is stored or shown."""
+def test_the_url_has_no_secret() -> None:
+    """Credentials in a URL are dropped before the URL is stored or shown."""
     metadata = SourceMetadata(
         url="s3://lake/p?region=x&secret_access_key=geheim&access_key_id=geheim&session_token=geheim",
         format="json",
@@ -88,7 +88,7 @@ def test_the_url_bears_no_secret() -> None:
 
 
 def test_settings_of_other_releases_are_read() -> None:
-    """A setting that this release does not know is left out; one that is not there has its default."""
+    """An unknown setting is ignored, and a missing one has its default."""
     body = body_of(METADATA)
     body["settings"]["colour"] = {"of": "magic"}
     body["settings"]["names"]["case"] = True
@@ -100,7 +100,7 @@ def test_settings_of_other_releases_are_read() -> None:
 
 
 def test_a_newer_format_is_refused() -> None:
-    """Nothing of it is looked at."""
+    """Its content is not read."""
     for kind, name, read in (
         ("ingest-settings", SETTINGS, StateTable.metadata),
         ("ingest-schema", SCHEMA, StateTable.schema),
@@ -111,8 +111,8 @@ def test_a_newer_format_is_refused() -> None:
             read(StateTable(table, "s"))
 
 
-def test_a_damaged_row_is_sound_or_corrupt() -> None:
-    """Whatever stands in a field's place is read as it is stored, or makes the row corrupt."""
+def test_a_damaged_row_is_read_or_corrupt() -> None:
+    """Any value of a field is read as it is stored, or makes the row corrupt."""
     for body in replaced(body_of(METADATA)):
         if not isinstance(body, dict):
             continue
@@ -123,7 +123,7 @@ def test_a_damaged_row_is_sound_or_corrupt() -> None:
             assert says({**body, "settings": settings}, {**body_of(read), "url": body["url"]})
 
 
-def test_anything_in_place_of_a_schema_is_corrupt() -> None:
+def test_another_value_than_a_schema_is_corrupt() -> None:
     """A schema is a text."""
     table = state_table()
     for body in HOSTILE:
@@ -132,8 +132,8 @@ def test_anything_in_place_of_a_schema_is_corrupt() -> None:
         assert isinstance(found, CorruptRecord) or (isinstance(body, str) and found == body)
 
 
-def test_the_first_schema_stays() -> None:
-    """Whoever comes second is given the one that was kept, and each source has its own."""
+def test_the_first_schema_is_kept() -> None:
+    """A second query gets the stored schema. Each source has its own."""
     table = state_table()
     assert StateTable(table, "s").schema() is None
     assert StateTable(table, "s").fix_schema("a INT") == "a INT"
@@ -143,7 +143,7 @@ def test_the_first_schema_stays() -> None:
 
 
 class Lossy:
-    """A table of which the next answer to a put is lost, whether the put happened or not."""
+    """A table that loses the responses to puts, before or after they are applied."""
 
     def __init__(self, table: Table, *, happens: bool) -> None:
         self.table = table
@@ -151,7 +151,7 @@ class Lossy:
         self.puts = 0
 
     def put(self, *arguments: Any, **options: Any) -> None:
-        """Put, or not, and lose the answer."""
+        """Put, or not, and lose the response."""
         self.puts += 1
         if self.happens:
             self.table.put(*arguments, **options)
@@ -161,8 +161,8 @@ class Lossy:
         return getattr(self.table, name)
 
 
-def test_a_lost_answer_is_settled_by_reading() -> None:
-    """What was written is found; what was not is an unknown outcome, and can be repeated."""
+def test_a_lost_response_is_resolved_by_a_read() -> None:
+    """If the row was written, the call succeeds. Otherwise the outcome is unknown; a retry is safe."""
     table = state_table()
     for happens in (False, True):
         state = StateTable(Lossy(table, happens=happens), "s")  # type: ignore[arg-type]
@@ -178,8 +178,9 @@ def test_a_lost_answer_is_settled_by_reading() -> None:
 
 
 def test_settings_are_written_when_they_change() -> None:
-    """A start with what was there costs one read; another setting replaces it, and so it does a
-    record that is damaged, or a newer release's.
+    """A start with unchanged settings costs one read. Other settings replace the record.
+
+    A damaged record, or one of a newer release, is replaced as well.
     """
     table = state_table()
     state = StateTable(table, "s")
@@ -194,9 +195,10 @@ def test_settings_are_written_when_they_change() -> None:
     assert state.metadata() == METADATA
 
 
-def test_what_is_kept_beside_the_state_is_in_nobodys_way() -> None:
-    """A source runs, quarantines, retries and is asked as ever with all kinds of rows there; a reset
-    removes all of them, and none of another source.
+def test_metadata_does_not_interfere_with_the_state() -> None:
+    """Reading, quarantine, retry and backlog work with metadata in the table.
+
+    A reset removes the metadata of its source, and none of another source.
     """
     clock = ManualClock()
     store, table = Bucket(clock=clock), state_table()
@@ -235,8 +237,8 @@ def test_what_is_kept_beside_the_state_is_in_nobodys_way() -> None:
 
 @pytest.mark.parametrize("name", ["grace", "max_file_age", "starting_from"])
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_a_setting_that_cannot_be_kept_is_none(name: str, value: float) -> None:
-    """JSON knows neither infinity nor "not a number", and no age or time is either."""
+def test_a_setting_that_cannot_be_stored_is_refused(name: str, value: float) -> None:
+    """JSON has neither infinity nor "not a number", and no age or time has such a value."""
     values: Any = {name: value}
     with pytest.raises(ConfigurationError, match=name):
         attrs.evolve(SETTINGS_OF_S, **values)

@@ -1,8 +1,8 @@
-"""Any history of a bucket, against what was put there: each version exactly once, whatever crashes.
+"""Random histories of a bucket: each version is read exactly once, whatever crashes.
 
-Hypothesis draws what is put, overwritten, deleted, and comes late; how time passes; which settings there
-are; and between which two calls a driver dies, or another one comes in. What is compared is each byte of
-each version of each object.
+Hypothesis draws puts, overwrites, deletes and late objects, the passage of time, the settings, and the
+calls between which a driver dies or another one runs. The comparison covers each byte of each version of
+each object.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OPTIONS = strategies.fixed_dictionaries(
 
 
 class Ingests(RuleBasedStateMachine):
-    """A bucket, one query with a checkpoint, and processes that come and go."""
+    """A bucket, one query with a checkpoint, and processes that start and end."""
 
     @initialize(options=OPTIONS, splits=strategies.booleans())
     def begin(self, options: dict[str, Any], splits: bool) -> None:
@@ -52,12 +52,12 @@ class Ingests(RuleBasedStateMachine):
         )
         self.splits = splits
         self.checkpoint = Checkpoint()
-        #: Every version: its bytes, and whether it was overwritten or deleted since.
+        #: The size of every version, by path and etag.
         self.versions: dict[tuple[str, str], int] = {}
         self.keys = 0
         self.current: dict[str, str] = {}
         self.last_put: dict[str, float] = {}
-        #: From which byte on a version cannot be read, until somebody has repaired it.
+        #: The first unreadable byte of each broken version, until it is repaired.
         self.broken: dict[str, int] = {}
         self.engine = self.process()
 
@@ -75,7 +75,7 @@ class Ingests(RuleBasedStateMachine):
 
     @property
     def operator(self) -> IngestAdmin:
-        """What an operator works with."""
+        """The administration of the source."""
         return IngestAdmin(self.store, self.table, self.settings, clock=self.clock)
 
     def _decode(self, pinned: Pinned, slice: Slice) -> Iterator[list[Record]]:
@@ -87,7 +87,7 @@ class Ingests(RuleBasedStateMachine):
             if len(good) < len(batch):
                 raise InputUnreadable("broken", offset=bad)
 
-    # the bucket
+    # bucket
 
     def _put(self, path: str, size: int, age: int) -> None:
         etag = self.store.put_at(path, bytes(size), self.clock.epoch() - age)
@@ -106,7 +106,7 @@ class Ingests(RuleBasedStateMachine):
 
     @rule(size=strategies.integers(0, 12), age=strategies.integers(0, GRACE))
     def put_next(self, size: int, age: int) -> None:
-        """Put an object behind all that are there."""
+        """Put an object after all others in key order."""
         self.keys += 1
         self._put(f"k{self.keys:05}", size, age)
 
@@ -118,7 +118,7 @@ class Ingests(RuleBasedStateMachine):
 
     @rule(name=strategies.sampled_from(NAMES))
     def put_again(self, name: str) -> None:
-        """Put the same content once more, soon enough to be taken for a repeated upload."""
+        """Put the same content again, soon enough to count as a repeated upload."""
         if name in self.current and self.last_put[name] >= self.clock.epoch() - GRACE:
             etag, size = self.current[name], self.versions[name, self.current[name]]
             self.store.put_at(name, bytes(size), self.clock.epoch(), etag=etag)
@@ -135,7 +135,7 @@ class Ingests(RuleBasedStateMachine):
         """Let time pass."""
         self.clock.advance(seconds)
 
-    # the query
+    # query
 
     @rule()
     def batch(self) -> None:
@@ -144,18 +144,18 @@ class Ingests(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Begin anew in another process."""
+        """Start again in another process."""
         self.engine = self.process()
 
     @rule(options=OPTIONS)
     def restart_with_other_settings(self, options: dict[str, Any]) -> None:
-        """Begin anew in another process, with other settings; what was the window stays."""
+        """Start again in another process, with other settings; the grace window stays."""
         self.settings = evolve(self.settings, **options)
         self.engine = self.process()
 
     @rule(steps=STEPS)
     def die(self, steps: int) -> None:
-        """Die after so many calls, and begin anew."""
+        """Die after `steps` calls, and start again."""
         left = steps
 
         def step(what: str) -> None:
@@ -174,7 +174,7 @@ class Ingests(RuleBasedStateMachine):
 
     @rule(steps=STEPS)
     def another_driver_comes_in(self, steps: int) -> None:
-        """Another process of the same query runs a batch between two calls of this one."""
+        """Run a batch in another process of the same query between two calls of this one."""
         left = steps
 
         def step(what: str) -> None:
@@ -188,7 +188,7 @@ class Ingests(RuleBasedStateMachine):
             self.engine.batch()
         except Stop:
             self.engine = self.process()
-        except StateMismatch:  # of the first epoch, or far behind
+        except StateMismatch:  # in the first epoch, or far behind
             self.engine = self.process()
         self.engine.step = lambda what: None
 
@@ -202,7 +202,7 @@ class Ingests(RuleBasedStateMachine):
 
     @rule()
     def drain(self) -> None:
-        """Run until there is nothing new in a whole pass."""
+        """Run until a whole pass finds no new files."""
         idle = 0
         while idle < len(self.versions) + 3:
             idle = 0 if self.engine.batch() else idle + 1
@@ -211,17 +211,17 @@ class Ingests(RuleBasedStateMachine):
 
     @rule(restart=strategies.booleans())
     def repair(self, restart: bool) -> None:
-        """Run to the end, repair what cannot be read, and have all of it read again."""
+        """Run to the end, repair the broken versions, and retry them."""
         self.drain()
         self.broken.clear()
         self.operator.retry()
         if restart:
             self.engine = self.process()
         self.drain()
-        # What was overwritten meanwhile is a problem again, and nothing comes of it.
+        # Versions that were overwritten meanwhile are problems again, and yield no records.
         assert all(problem.kind != "unreadable" for problem in self.operator.problems())
 
-    # what must hold
+    # invariants
 
     def _all_is_read(self) -> None:
         records = self.checkpoint.records
@@ -231,7 +231,7 @@ class Ingests(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_read_twice(self) -> None:
-        """No byte of any version is delivered twice, and none that was not there."""
+        """No byte of any version is delivered twice, and no byte is delivered that no version has."""
         if not hasattr(self, "checkpoint"):
             return
         for (path, etag, number), times in self.checkpoint.records.items():
@@ -254,7 +254,7 @@ class TestIngests(Ingests.TestCase):  # type: ignore[name-defined,misc]
 
 @pytest.mark.campaign
 class TestManyIngests(Ingests.TestCase):  # type: ignore[name-defined,misc]
-    """The same, with many more histories."""
+    """Each version is read exactly once, in many more histories."""
 
     settings = settings(
         max_examples=1_500,

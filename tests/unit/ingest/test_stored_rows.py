@@ -1,4 +1,4 @@
-"""What a source stores: rows that fit into the table, and that are refused when they are damaged."""
+"""The rows that a source stores: they fit into the table, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _PROBLEM = Problem(
 )
 
 
-def test_what_is_stored_comes_back() -> None:
-    """List row, rows of files, and problems are the same when they are read."""
+def test_stored_rows_round_trip() -> None:
+    """This holds for the list row, rows of files, and problems."""
     assert SourceState.from_item(_HEAD.to_item()) == _HEAD
     bare = SourceState(source="s", revision=1, change_id="w", born="b")
     assert SourceState.from_item(bare.to_item()) == bare
@@ -66,7 +66,7 @@ def test_what_is_stored_comes_back() -> None:
     times=strategies.integers(1, 60),
 )
 def test_rows_fit_into_the_table(lengths: list[int], times: int) -> None:
-    """Whatever the names are, each row is an item that the table takes, and no entry is lost."""
+    """For any names, each row is an item that the table accepts, and no entry is lost."""
     names = [f"{number}{'ü' * length}"[:512] for number, length in enumerate(lengths * times)]
     entries = [(Entry(File(name, '"e"', 1, 1.0), ((0, 1, 0),)), len(name) % 2 == 0) for name in names]
     rows = encoded(1, 1, entries)
@@ -90,8 +90,8 @@ def _damaged(item: Any, **changes: Any) -> Any:
     ],
     ids=["list row", "problem", "row of files"],
 )
-def test_damage_is_named(read: Any, item: Any) -> None:
-    """An item that is not what it should be raises `CorruptRecord`, and no other error."""
+def test_damage_is_reported(read: Any, item: Any) -> None:
+    """A damaged item raises `CorruptRecord`, and no other error."""
     body = item["body"]
     for wrong in (None, "text", b"", body[:-3], body[:10] + b"x" + body[11:], 7):
         with pytest.raises(CorruptRecord, match="s/"):
@@ -99,14 +99,14 @@ def test_damage_is_named(read: Any, item: Any) -> None:
 
 
 def test_newer_state_is_refused() -> None:
-    """State of a newer release is not guessed at."""
+    """State of a newer release raises `FormatTooNew`."""
     newer = encode(Document("ingest-list", {})).replace(b'"format":1', b'"format":2')
     with pytest.raises(FormatTooNew):
         SourceState.from_item(_damaged(_HEAD.to_item(), body=newer))
 
 
-def test_wrong_fields_are_named() -> None:
-    """A list row whose checksum fits, and whose fields are of other types, is corrupt."""
+def test_fields_of_wrong_types_are_corrupt() -> None:
+    """A list row with a valid checksum and fields of wrong types raises `CorruptRecord`."""
     falling: Any = {"floors": [9.0, ["a", 2.0], ["b", 1.0]]}
     for changes in ({}, {"epoch": "1"}, {"tail": [1.0]}, {"rest": ["a"]}, {"born": 1}, falling):
         body = {"born": "b", "claim": "", "epoch": 1, "since": None, "floors": [None], "tail": None}
