@@ -1,7 +1,7 @@
-"""Processes on real servers, behind a bad network, killed and stopped: what they saw has one order.
+"""Processes on real servers, with a faulty network, kills and stops: their history is linearizable.
 
-How a run turns out is a matter of timing; its seed fixes the plan alone. So what is asserted of figures
-is what any run reaches.
+The outcome of a run depends on timing, because its seed determines only the plan. So the asserted
+figures are those that any run reaches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TIMEOUT = 3.0
 
 @frozen(kw_only=True)
 class World:
-    """A store, where its leases are, and how many foreign writers there are."""
+    """A store, its table of leases, and the number of foreign writers."""
 
     store: str
     table: str | None = None
@@ -60,20 +60,20 @@ class World:
             table = parse_table_url(f"dynamodb://{server.new_table_name()}")
             table = table.with_options(server.options)
         settings = {
-            # Who waits for a lease leaves its holder three seconds more than it lasts: nothing fences
-            # off a client of object_store, and a store under load may take its time over what it
-            # accepted just before the expiry.
+            # A waiter gives the holder three seconds more than its lease: nothing fences off a client of
+            # object_store, and a loaded store may be slow with a request that it accepted just before
+            # the expiry.
             "skew": 2.0,
-            # How long the last writes take on a machine that has other things to do.
+            # The time for the last writes on a loaded machine.
             "grace": 150.0,
-            # JuiceFS reads etag, metadata and body of an object one after the other.
+            # JuiceFS reads etag, metadata and body of an object separately.
             "whole_reads": self.store != "juicefs",
             **settings,
         }
         return StressSettings(store=store, table=table, mode=self.mode, foreign=self.foreign, **settings)
 
 
-#: One world for each way of enforcing conditions, and for each server.
+#: One world for each way to enforce conditions, and for each server.
 WORLDS = [
     World(store="seaweedfs", table="dynalite"),
     World(store="juicefs", table="ministack", foreign=1),
@@ -91,7 +91,7 @@ MORE_WORLDS = [
 
 
 def check(report: StressReport) -> None:
-    """Print the figures, and check that nothing was wrong and that there was trouble enough."""
+    """Print the figures, and check that the run is correct and had enough faults."""
     lines = "\n".join(report.lines())
     print(f"\n{lines}")
     assert report.ok, lines
@@ -103,16 +103,16 @@ def check(report: StressReport) -> None:
 
 @pytest.mark.servers
 @pytest.mark.parametrize("world", with_all_but(lambda world: world is WORLDS[0], WORLDS), ids=str)
-def test_what_all_saw_has_one_order(world: World, request: pytest.FixtureRequest) -> None:
-    """Whatever gets lost and whoever dies, each path was one object all the time, and all finish."""
+def test_the_history_is_linearizable(world: World, request: pytest.FixtureRequest) -> None:
+    """With faults and deaths, each path behaves as one object, and all workers finish."""
     check(run_stress(world.stress(request, seconds=5.0, seed=3, workers=5, interval=0.7, rate=0.03)))
 
 
 @pytest.mark.servers
-def test_what_all_saw_has_one_order_on_a_server_like_ceph(
+def test_the_history_is_linearizable_on_a_server_like_ceph(
     ministack: Ministack, request: pytest.FixtureRequest
 ) -> None:
-    """Late requests are refused there as `AccessDenied`, which ends neither probe nor worker."""
+    """This server refuses late requests as `AccessDenied`, which ends neither probe nor worker."""
     world = World(store="ministack", table="ministack", mode="auto")
     stress = world.stress(request, seconds=5.0, seed=3, workers=5, interval=0.7, rate=0.03)
     with Proxy(ministack.endpoint_url, like_ceph=True) as ceph:
@@ -129,13 +129,13 @@ def test_what_all_saw_has_one_order_on_a_server_like_ceph(
 def test_campaign(
     world: World, request: pytest.FixtureRequest, campaign_seconds: float, campaign_seed: int
 ) -> None:
-    """The same for as long as one likes, with every server."""
+    """Run for any time, with every server."""
     check(run_stress(world.stress(request, seconds=campaign_seconds, seed=campaign_seed, workers=6)))
 
 
 @pytest.mark.servers
-def test_a_store_that_was_trusted_wrongly_is_caught(request: pytest.FixtureRequest) -> None:
-    """Clients that rest on conditions which the store ignores overwrite one another, and it shows."""
+def test_a_wrong_probe_report_is_detected(request: pytest.FixtureRequest) -> None:
+    """Clients that rely on ignored conditions overwrite each other, and the check detects it."""
     world = World(store="juicefs", mode="native")
     stress = world.stress(request, seconds=2.0, seed=1, rate=0.0, interval=10.0)
     rows = [
@@ -150,12 +150,12 @@ def test_a_store_that_was_trusted_wrongly_is_caught(request: pytest.FixtureReque
     assert "linearizable: NO" in list(report.lines())[-1]
 
 
-def test_from_the_shell(
+def test_the_command_runs_on_a_local_directory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory with leases in a file: workers die all the same, and the verdict is printed.
+    """The store is a directory with leases in a file. Workers are killed, and the result is printed.
 
-    In the end all is removed that was there, among it what kept directories from being empty.
+    At the end all objects are removed, including those that kept directories from being empty.
     """
     found: list[str] = []
     clear = run._clear
@@ -177,8 +177,8 @@ def test_from_the_shell(
     assert not [path for path in (tmp_path / "lake").rglob("*") if path.name in ("stays", "0-0")]
 
 
-def test_what_does_not_go_together_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is started then."""
+def test_a_store_that_processes_cannot_share_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """No worker is started."""
     assert main(["--store", "memory://"]) == 2
     assert "share no memory" in capsys.readouterr().err
 
@@ -195,14 +195,14 @@ def test_what_does_not_go_together_is_said(capsys: pytest.CaptureFixture[str]) -
         {"store": "file:///a", "table": "sqlite:///b", "foreign": 5},
     ],
 )
-def test_settings_that_contradict_one_another_are_refused(settings: dict[str, Any]) -> None:
+def test_contradictory_settings_are_refused(settings: dict[str, Any]) -> None:
     """Leases need a table that processes share, and foreign writers need servers."""
     with pytest.raises(ConfigurationError):
         StressSettings(**settings)
 
 
-def test_a_worker_that_fails_is_told_of(tmp_path: Path) -> None:
-    """Its last words are in the report, and the report is not in order."""
+def test_a_failed_worker_is_reported(tmp_path: Path) -> None:
+    """Its last error is in the report, and the run counts as failed."""
     with Fleet([task("s3://no-region-and-no-credentials")], tmp_path) as fleet:
         fleet.begin(schedule(0.1))
         fleet.join(time.monotonic() + 60)
@@ -210,7 +210,7 @@ def test_a_worker_that_fails_is_told_of(tmp_path: Path) -> None:
     assert "ConfigurationError" in fleet.failures[0]
 
 
-def test_a_worker_that_does_not_finish_is_told_of(tmp_path: Path) -> None:
+def test_a_worker_that_does_not_finish_is_reported(tmp_path: Path) -> None:
     """It is killed at the deadline."""
     with Fleet([task(f"file://{tmp_path}/lake")], tmp_path) as fleet:
         fleet.begin(schedule(60.0))
@@ -219,7 +219,7 @@ def test_a_worker_that_does_not_finish_is_told_of(tmp_path: Path) -> None:
 
 
 def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
-    """Those that are stopped, too."""
+    """This includes stopped workers."""
     script = (
         "import signal, sys\n"
         "from pathlib import Path\n"
@@ -249,7 +249,7 @@ def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
 
 
 def task(store: str) -> Task:
-    """Return a task on a store that needs no server, or cannot be opened."""
+    """Return a task on a store that needs no server, or that cannot be opened."""
     return Task(
         client="worker-",
         foreign=False,
@@ -267,12 +267,12 @@ def task(store: str) -> Task:
 
 
 def schedule(seconds: float) -> Schedule:
-    """Return schedule that begin now."""
+    """Return a schedule that starts now."""
     now = time.monotonic()
     return Schedule(begin=now, end=now + seconds, deadline=now + seconds)
 
 
-# -- which faults strike which requests ------------------------------------------------------------
+# -- faults by kind of request ---------------------------------------------------------------------
 
 
 def strikes(fenced: bool, kinds: set[str], path: str) -> list[Hazard]:
@@ -290,8 +290,8 @@ MUTATIONS = [{"PUT", "S3"}, {"COPY", "PUT", "S3"}, {"PUBLISH", "POST", "S3"}, {"
 @pytest.mark.parametrize("fenced", [True, False])
 @pytest.mark.parametrize("kinds", MUTATIONS, ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("path", [KEPT, REMOVABLE, OWN])
-def test_what_nothing_guards_is_not_late(kinds: set[str], path: str, fenced: bool) -> None:
-    """A mutation without a condition or an expiry that is enforced is held back for moments alone."""
+def test_unguarded_mutations_are_not_late(kinds: set[str], path: str, fenced: bool) -> None:
+    """A mutation without a condition or an enforced expiry is delayed only briefly."""
     guards = set() if fenced else {"fenced"}
     found = strikes(fenced, kinds | guards, path)
     assert found
@@ -301,8 +301,8 @@ def test_what_nothing_guards_is_not_late(kinds: set[str], path: str, fenced: boo
 
 @pytest.mark.parametrize("kinds", MUTATIONS, ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("guard", ["fenced", "if-match", "if-absent"])
-def test_what_is_guarded_is_late(kinds: set[str], guard: str) -> None:
-    """It is held back beyond a lease, and comes a second time after one."""
+def test_guarded_mutations_are_late(kinds: set[str], guard: str) -> None:
+    """They are delayed beyond a lease, and repeated after one."""
     late = [hazard for hazard in strikes(True, kinds | {guard}, KEPT) if hazard.seconds[1] > TIMEOUT]
     assert {hazard.action for hazard in late} == {"delay", "duplicate", "reset"}
 
@@ -310,15 +310,15 @@ def test_what_is_guarded_is_late(kinds: set[str], guard: str) -> None:
 @pytest.mark.parametrize("kinds", MUTATIONS, ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("path", [KEPT, REMOVABLE, OWN])
 def test_no_second_copy_comes_between_release_and_expiry(kinds: set[str], path: str) -> None:
-    """What is sent again under an expiry comes at once, or after it."""
+    """A request that is repeated under an expiry arrives at once, or after the expiry."""
     doubles = [h for h in strikes(True, kinds | {"fenced"}, path) if h.action == "duplicate"]
     assert all(hazard.seconds == (0.0, 0.0) or hazard.seconds[0] > TIMEOUT for hazard in doubles)
 
 
 @pytest.mark.parametrize("kinds", MUTATIONS[:3], ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("guard", ["fenced", "if-absent"])
-def test_creations_of_what_may_be_removed_get_their_answers(kinds: set[str], guard: str) -> None:
-    """Or they would be tried again, and could bring back what was removed meanwhile."""
+def test_creations_of_removable_objects_get_their_responses(kinds: set[str], guard: str) -> None:
+    """Otherwise they would be retried, and could create an object again that was removed meanwhile."""
     actions = {hazard.action for hazard in strikes(True, kinds | {guard}, REMOVABLE)}
     assert actions <= {"drop_request", "delay", "duplicate"}
     if guard == "if-absent":
@@ -326,8 +326,8 @@ def test_creations_of_what_may_be_removed_get_their_answers(kinds: set[str], gua
         assert {hazard.seconds for hazard in doubles} == {(0.0, 0.0)}
 
 
-def test_everything_happens_to_the_table() -> None:
-    """All that a table is asked is conditional on generations."""
+def test_all_faults_happen_to_the_table() -> None:
+    """All requests to the table are conditional on generations."""
     found = strikes(False, {"PutItem", "DynamoDB"}, "")
     assert {hazard.action for hazard in found} == {
         "drop_request",
@@ -339,11 +339,11 @@ def test_everything_happens_to_the_table() -> None:
     }
 
 
-# -- who dies, and who is stopped ------------------------------------------------------------------
+# -- kills and stops -------------------------------------------------------------------------------
 
 
 def run_of(**settings: Any) -> StressSettings:
-    """Return a run that nobody makes."""
+    """Return settings of a run that is not started."""
     settings = {"mode": "native", "seconds": 100.0, "workers": 3, **settings}
     return StressSettings(store="s3://abc?endpoint_url=http://localhost", **settings)
 
@@ -351,8 +351,8 @@ def run_of(**settings: Any) -> StressSettings:
 LEASES = {"mode": "lease", "table": "dynamodb://abc?endpoint_url=http://localhost"}
 
 
-def test_a_seed_says_who_dies_when() -> None:
-    """The same seed, the same troubles; in order, some of each sort, and for every worker."""
+def test_a_seed_determines_the_plan() -> None:
+    """The plan is ordered by time, and has kills and stops for every worker."""
     found = troubles(run_of(seed=1), fenced=False)
     assert troubles(run_of(seed=1), fenced=False) == found
     assert troubles(run_of(seed=2), fenced=False) != found
@@ -362,8 +362,8 @@ def test_a_seed_says_who_dies_when() -> None:
     assert 20 < sum(trouble.stop is None for trouble in found) < 60
 
 
-def test_nobody_is_signalled_while_stopped_nor_stopped_at_the_end() -> None:
-    """Each stop is as long as it says, and everybody is there for the last writes."""
+def test_a_stopped_worker_gets_no_signal_and_none_is_stopped_at_the_end() -> None:
+    """Each stop has its planned duration, and all workers run during the last writes."""
     found = troubles(run_of(seed=1), fenced=True)
     stopped: set[int] = set()
     for at, worker, number in signals(found):
@@ -383,10 +383,10 @@ def test_nobody_is_signalled_while_stopped_nor_stopped_at_the_end() -> None:
         ({**LEASES, "foreign": 1}, True, {0, 1}),
     ],
 )
-def test_who_is_not_fenced_off_is_stopped_for_moments(
+def test_unfenced_workers_are_stopped_only_briefly(
     settings: dict[str, Any], fenced: bool, long: set[int]
 ) -> None:
-    """Only whose requests the store refuses afterwards may be stopped for longer than a lease."""
+    """Only a worker whose late requests the store refuses may be stopped for longer than a lease."""
     found = troubles(run_of(seed=1, **settings), fenced=fenced)
     assert {t.worker for t in found if t.stop is not None and t.stop > TIMEOUT} == long
     assert all(t.stop is None or t.stop <= 1.0 or t.worker in long for t in found)

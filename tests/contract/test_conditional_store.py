@@ -1,4 +1,4 @@
-"""What `ConditionalStore` promises, whichever way conditions are enforced."""
+"""The contract of `ConditionalStore`, for each way to enforce conditions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _memory_lease() -> ConditionalStore:
 
 @pytest.fixture(params=["memory native", "memory lease", "local native", "local lease"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ConditionalStore]:
-    """A store on which nothing goes wrong."""
+    """A store without faults."""
     ways: dict[str, Any] = {
         "memory native": lambda: ConditionalStore(MemoryStore()),
         "memory lease": _memory_lease,
@@ -54,7 +54,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conditiona
 
 
 def test_the_first_create_wins(store: ConditionalStore) -> None:
-    """The second one is refused and changes nothing."""
+    """The second create is refused and changes nothing."""
     result = store.put_if_absent("a/b", b"one", metadata={"who": "me"}, content_type="text/plain")
     assert result.path == "a/b"
     with pytest.raises(AlreadyExists):
@@ -63,8 +63,8 @@ def test_the_first_create_wins(store: ConditionalStore) -> None:
     assert (found.data, found.etag, found.metadata["who"]) == (b"one", result.etag, "me")
 
 
-def test_an_update_needs_the_present_etag(store: ConditionalStore) -> None:
-    """Quoted or bare; an old one, or that of nothing, is refused."""
+def test_an_update_needs_the_current_etag(store: ConditionalStore) -> None:
+    """The etag may have quotes or not. An old one, or one for a missing object, is refused."""
     first = store.put_if_absent("a", b"one").etag
     second = store.put_if_match("a", b"two", etag=first).etag
     with pytest.raises(PreconditionFailed):
@@ -76,7 +76,7 @@ def test_an_update_needs_the_present_etag(store: ConditionalStore) -> None:
 
 
 def test_a_copy_does_not_overwrite(store: ConditionalStore) -> None:
-    """It takes the metadata along, and refuses without a source or with a target."""
+    """It copies the metadata. A missing source and an existing target are refused."""
     store.put_if_absent("a", b"one", metadata={"who": "me"})
     result = store.copy_if_absent("a", "b")
     assert store.head("b").etag == result.etag
@@ -89,8 +89,8 @@ def test_a_copy_does_not_overwrite(store: ConditionalStore) -> None:
     assert store.get("c").data == b"three"
 
 
-def test_a_deletion_needs_the_present_etag(store: ConditionalStore) -> None:
-    """An old one, or that of nothing, is refused."""
+def test_a_deletion_needs_the_current_etag(store: ConditionalStore) -> None:
+    """An old etag, or one for a missing object, is refused."""
     first = store.put_if_absent("a", b"one").etag
     second = store.put_if_match("a", b"two", etag=first).etag
     with pytest.raises(PreconditionFailed):
@@ -101,8 +101,8 @@ def test_a_deletion_needs_the_present_etag(store: ConditionalStore) -> None:
     store.put_if_absent("a", b"again")
 
 
-def test_a_rename_moves_an_object_to_where_nothing_is(store: ConditionalStore) -> None:
-    """The source is gone afterwards; a target that is there, or the source itself, is in the way."""
+def test_a_rename_moves_an_object_to_a_free_path(store: ConditionalStore) -> None:
+    """The source is removed. An existing target, or the source as target, is refused."""
     store.put_if_absent("a", b"one")
     store.put_if_absent("c", b"three")
     store.rename_if_absent("a", "b")
@@ -118,7 +118,7 @@ def test_a_rename_moves_an_object_to_where_nothing_is(store: ConditionalStore) -
 
 @pytest.mark.parametrize("size", [0, 1, 8 * MIB, 8 * MIB + 1])
 def test_a_file_is_stored_from_its_position(store: ConditionalStore, size: int) -> None:
-    """Small or large, whole or not at all."""
+    """This holds for small and large files. The object is complete, or does not exist."""
     body = bytes(range(256)) * (size // 256 + 1)
     file = io.BytesIO(b"skip" + body[:size])
     file.seek(4)
@@ -128,7 +128,7 @@ def test_a_file_is_stored_from_its_position(store: ConditionalStore, size: int) 
 
 
 def test_large_bytes_are_conditional_as_well(store: ConditionalStore) -> None:
-    """Refused before the upload where the object is there, and after it otherwise."""
+    """An existing object is refused before the upload, and other conditions after it."""
     etag = store.put_if_absent("a", memoryview(bytes(9 * MIB))).etag
     with pytest.raises(AlreadyExists):
         store.put_if_absent("a", bytes(9 * MIB))
@@ -140,7 +140,7 @@ def test_large_bytes_are_conditional_as_well(store: ConditionalStore) -> None:
 
 
 def test_a_staged_upload_can_be_published_again(store: ConditionalStore) -> None:
-    """Once it is there, another publisher of the same upload succeeds too."""
+    """After the first publication, another publication of the same upload also succeeds."""
     staged = store.stage("a", b"one")
     first = store.publish_if_absent(staged)
     assert store.publish_if_absent(staged).etag == first.etag
@@ -148,8 +148,8 @@ def test_a_staged_upload_can_be_published_again(store: ConditionalStore) -> None
         store.publish_if_absent(store.stage("a", b"two"))
 
 
-def test_plain_calls_go_through(store: ConditionalStore) -> None:
-    """They are the store's own."""
+def test_plain_calls_go_to_the_store(store: ConditionalStore) -> None:
+    """They behave as those of the store itself."""
     store.put("a/1", b"one")
     store.copy("a/1", "a/2")
     store.put("b", b"two")
@@ -167,7 +167,7 @@ def test_plain_calls_go_through(store: ConditionalStore) -> None:
 
 
 def test_uploads_are_published_over_an_object_or_aborted(store: ConditionalStore) -> None:
-    """They stay invisible until then; a listing of uploads shows them."""
+    """Until then they are invisible, except in a listing of uploads."""
     store.put("a", b"one")
     with store.begin_stage("a", metadata={"by": "two"}) as writer:
         writer.write(b"two")
@@ -184,20 +184,20 @@ def test_uploads_are_published_over_an_object_or_aborted(store: ConditionalStore
     assert not list(store.list_staged())
 
 
-def test_a_bad_path_is_refused_before_anything_is_sent(store: ConditionalStore) -> None:
-    """Two spellings of one object would be two leases on it."""
+def test_an_invalid_path_is_refused_before_a_request(store: ConditionalStore) -> None:
+    """Two spellings of one object would have two leases."""
     for path in ("", "/a", "a//b", "../a"):
         with pytest.raises(InvalidPath):
             store.put_if_absent(path, b"")
 
 
 def test_leaving_the_context_hides_no_error(tmp_path: Path) -> None:
-    """Unlike a lock client that swallowed its caller's exceptions."""
+    """An exception of the caller is raised again."""
     with pytest.raises(ZeroDivisionError), ConditionalStore(MemoryStore()):
         raise ZeroDivisionError
 
 
-# -- what is chosen --------------------------------------------------------------------------------
+# -- choice of the mode ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_leaving_the_context_hides_no_error(tmp_path: Path) -> None:
         {"mode": "native", "table": open_table("memory://", LEASE_SCHEMA)},
     ],
 )
-def test_a_mode_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
-    """Leases need a table, native conditions none."""
+def test_an_impossible_mode_is_refused(wrong: dict[str, Any]) -> None:
+    """Leases need a table, and native conditions must not have one."""
     with pytest.raises(ConfigurationError):
         ConditionalStore(MemoryStore(), **wrong)
 
@@ -218,8 +218,8 @@ CREATES = (Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT, Kind.PUBLISH_IF_ABSENT)
 CHANGES = (Kind.PUT_IF_MATCH, Kind.PUBLISH_IF_MATCH, Kind.DELETE_IF_MATCH)
 
 
-def test_auto_leaves_to_the_store_what_it_enforces() -> None:
-    """Every operation of a condition is proven: one request each, and no lease."""
+def test_auto_uses_native_conditions_that_are_proven() -> None:
+    """If every operation with a condition is proven, each is one request without a lease."""
     world = World(mode="auto", ignores=False, probe_report=proven(*CREATES, *CHANGES))
     etag = world.client.put_if_absent("a", b"one").etag
     world.client.copy_if_absent("a", "b")
@@ -229,8 +229,8 @@ def test_auto_leaves_to_the_store_what_it_enforces() -> None:
 
 
 @pytest.mark.parametrize("unproven", CREATES)
-def test_auto_does_not_let_creates_compete_in_two_ways(unproven: Kind) -> None:
-    """If one of them needs the lease, all of them take it; changes are no rivals of theirs."""
+def test_auto_enforces_all_creates_in_one_way(unproven: Kind) -> None:
+    """If one kind of create needs the lease, all creates take it. Changes do not compete with them."""
     kinds = [kind for kind in Kind if kind is not unproven]
     world = World(mode="auto", ignores=False, probe_report=proven(*kinds))
     etag = world.client.put_if_absent("a", b"one").etag
@@ -241,8 +241,8 @@ def test_auto_does_not_let_creates_compete_in_two_ways(unproven: Kind) -> None:
 
 
 @pytest.mark.parametrize("unproven", CHANGES)
-def test_auto_does_not_let_changes_compete_in_two_ways(unproven: Kind) -> None:
-    """If one of them needs the lease, all of them take it; creates are no rivals of theirs."""
+def test_auto_enforces_all_changes_in_one_way(unproven: Kind) -> None:
+    """If one kind of change needs the lease, all changes take it. Creates do not compete with them."""
     kinds = [kind for kind in Kind if kind is not unproven]
     world = World(mode="auto", ignores=False, probe_report=proven(*kinds))
     etag = world.client.put_if_absent("a", b"one").etag
@@ -252,8 +252,8 @@ def test_auto_does_not_let_changes_compete_in_two_ways(unproven: Kind) -> None:
     assert world.script.log.count("take") == 4
 
 
-def test_without_a_table_each_operation_stands_alone() -> None:
-    """What is proven is native; what is not is refused, and so competes with nothing."""
+def test_without_a_table_each_kind_is_decided_separately() -> None:
+    """Proven kinds are native. Other kinds are refused, so they compete with no request."""
     world = World(mode="native", ignores=False, probe_report=proven(Kind.PUT_IF_ABSENT))
     world.client.put_if_absent("a", b"one")
     with pytest.raises(NotSupported, match="copy-if-absent"):
@@ -261,7 +261,7 @@ def test_without_a_table_each_operation_stands_alone() -> None:
 
 
 def test_without_a_table_nothing_unproven_is_sent() -> None:
-    """Never a silent plain write: the message says what is missing."""
+    """An unproven condition never becomes a plain write. The message names the missing table."""
     world = World(mode="native", ignores=True, probe_report=proven())
     etag = world.objects.put("a", b"one").etag
     staged = world.objects.stage("b", b"one")
@@ -279,8 +279,8 @@ def test_without_a_table_nothing_unproven_is_sent() -> None:
     assert set(world.script.log) <= {"head"}
 
 
-def test_what_is_not_known_is_measured_once() -> None:
-    """The first call of a kind probes; later ones rely on it."""
+def test_an_unknown_kind_is_probed_once() -> None:
+    """The first call of a kind probes it, and later calls rely on the result."""
     world = World(mode="auto", ignores=True, probe_report=UNKNOWN)
     world.client.put_if_absent("a", b"one")
     assert not world.client.probe_report.proves(Kind.PUT_IF_ABSENT)
@@ -293,8 +293,8 @@ def test_what_is_not_known_is_measured_once() -> None:
     ]
 
 
-def test_a_rename_that_cannot_remove_its_source_is_not_begun() -> None:
-    """Nothing is copied where the deletion would be refused."""
+def test_a_rename_that_cannot_remove_its_source_is_not_started() -> None:
+    """Nothing is copied if the deletion would be refused."""
     world = World(mode="native", ignores=False, probe_report=proven(Kind.COPY_IF_ABSENT))
     world.objects.put("a", b"one")
     with pytest.raises(NotSupported, match="delete-if-match"):
@@ -302,11 +302,11 @@ def test_a_rename_that_cannot_remove_its_source_is_not_begun() -> None:
     assert [info.path for info in world.objects.list()] == ["a"]
 
 
-# -- renames that get stuck ------------------------------------------------------------------------
+# -- incomplete renames ----------------------------------------------------------------------------
 
 
-def test_a_rename_whose_deletion_fails_says_that_both_exist() -> None:
-    """No typed failure, which would say that nothing happened."""
+def test_a_rename_whose_deletion_fails_reports_that_both_may_exist() -> None:
+    """The error is not a typed failure, because that would mean that nothing happened."""
     world = World()
     world.objects.put("a", b"one")
     world.script.next("delete", raising(AccessDenied("may not delete")))
@@ -320,7 +320,7 @@ def test_a_rename_whose_deletion_fails_says_that_both_exist() -> None:
 
 
 def test_a_rename_does_not_remove_a_source_that_changed() -> None:
-    """Somebody wrote to it since it was copied."""
+    """Another client wrote to it after the copy."""
     world = World()
     world.objects.put("a", b"one")
     world.script.next("copy", lambda perform: (perform(), world.objects.put("a", b"two"))[0])
@@ -330,8 +330,8 @@ def test_a_rename_does_not_remove_a_source_that_changed() -> None:
     assert world.objects.get("a").data == b"two"
 
 
-def test_a_rename_survives_lost_answers_under_a_lease() -> None:
-    """Both of its steps are settled by reading back."""
+def test_a_rename_survives_lost_responses_under_a_lease() -> None:
+    """Both of its steps are resolved by reading back."""
     world = World(settings=LeaseSettings(timeout=5.0))
     world.client.put_if_absent("a", b"one")
     world.script.next("copy", lost_after)
@@ -341,6 +341,6 @@ def test_a_rename_survives_lost_answers_under_a_lease() -> None:
 
 
 def _own(world: World) -> list[str]:
-    """Return the paths of all objects but that which identifies the bucket."""
+    """Return the paths of all objects except the identity object of the bucket."""
     paths = [info.path for info in world.objects.list()]
     return [path for path in paths if not path.startswith(IDENTITY_PREFIX)]

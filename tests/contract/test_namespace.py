@@ -1,4 +1,4 @@
-"""The contract of a namespace, over every table: what each operation does, refuses, and leaves alone."""
+"""The contract of a namespace, over every table: the effects and errors of each operation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LAKE = "lake"
     params=["memory", "sqlite", pytest.param("ministack", marks=pytest.mark.servers)],
 )
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
-    """Each kind of table in turn, new."""
+    """Each kind of table in turn, empty."""
     options: dict[str, str] = {}
     url = {"memory": "memory://", "sqlite": f"sqlite://{tmp_path}/names.db"}.get(request.param)
     if url is None:
@@ -67,7 +67,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that is moved by hand."""
+    """A manual clock."""
     return ManualClock()
 
 
@@ -79,7 +79,7 @@ def store(clock: ManualClock) -> ObjectStore:
 
 @pytest.fixture
 def lake(table: Table, store: ObjectStore, clock: ManualClock) -> Iterator[Namespace]:
-    """A new namespace; after the test, nothing is wrong with it."""
+    """A new namespace. Its invariants are checked after the test."""
     namespace = Namespace(table, store, LAKE, clock=clock, grace=60)
     assert namespace.create()
     yield namespace
@@ -87,15 +87,15 @@ def lake(table: Table, store: ObjectStore, clock: ManualClock) -> Iterator[Names
 
 
 def names(lake: Namespace, path: str = "") -> list[str]:
-    """Return the paths below `path`, those of directories with a slash."""
+    """Return the paths below `path`, with a slash after directories."""
     return [found.path + "/" * found.is_directory for found in lake.walk(path)]
 
 
 # -- the namespace itself ----------------------------------------------------------------------------
 
 
-def test_what_gets_in_the_way_of_making_it_is_told_as_what_it_is(store: ObjectStore) -> None:
-    """Transactions in each other's way are a `Conflict`, and no damage."""
+def test_a_conflict_during_creation_is_reported_as_a_conflict(store: ObjectStore) -> None:
+    """Conflicting transactions raise `Conflict`, and not an error about damaged records."""
     wire = InterceptedTable(ServiceTable())
     new = Namespace(wire, store, LAKE, clock=ManualClock(), backoff=QUICK)
 
@@ -109,8 +109,8 @@ def test_what_gets_in_the_way_of_making_it_is_told_as_what_it_is(store: ObjectSt
         new.create()
 
 
-def test_what_a_table_says_of_itself_is_not_taken_for_a_limit(lake: Namespace) -> None:
-    """A record that cannot be read is told as that, and not as a transaction that is too large."""
+def test_an_error_of_the_table_is_not_reported_as_a_limit(lake: Namespace) -> None:
+    """An unreadable record is reported as such, and not as a transaction that is too large."""
 
     def transact(*_: object, **__: object) -> None:
         raise CorruptRecord("it cannot be read")
@@ -121,8 +121,8 @@ def test_what_a_table_says_of_itself_is_not_taken_for_a_limit(lake: Namespace) -
             lake.write("f", b"1")
 
 
-def test_a_namespace_is_made_once(lake: Namespace, table: Table, store: ObjectStore) -> None:
-    """Making it again changes nothing; another name in the same table is another tree."""
+def test_a_namespace_is_created_once(lake: Namespace, table: Table, store: ObjectStore) -> None:
+    """A second creation changes nothing. Another name in the same table is another tree."""
     lake.write("a", b"1")
     assert not Namespace(table, store, LAKE).create()
     twin = Namespace(table, store, "twin")
@@ -133,15 +133,15 @@ def test_a_namespace_is_made_once(lake: Namespace, table: Table, store: ObjectSt
     twin.write("a", b"2")
     assert lake.read("a") == b"1"
     for item in [item for item in table.scan() if "twin" in (str(item["place"]) + str(item["name"]))]:
-        table.delete(table.schema.key_of(item))  # for the auditor, who knows one
+        table.delete(table.schema.key_of(item))  # the auditor knows only one namespace
 
 
-def test_a_namespace_of_a_newer_format_is_left_alone(
+def test_a_namespace_of_a_newer_format_is_refused(
     lake: Namespace, table: Table, store: ObjectStore
 ) -> None:
-    """A newer minimum for writers still lets this library read; one for readers does not.
+    """A newer minimum for writers allows reads, and a newer minimum for readers does not.
 
-    What `create` makes has the first format, which the first release changes, too.
+    `create` makes the first format, which the first release also writes.
     """
     lake.write("a", b"1")
     marker = lake.describe()
@@ -162,7 +162,7 @@ def test_a_namespace_of_a_newer_format_is_left_alone(
 def test_records_without_a_marker_are_not_overwritten(
     lake: Namespace, table: Table, store: ObjectStore, clock: ManualClock
 ) -> None:
-    """A table that lost the marker is refused: nobody knows what is in it."""
+    """Without the marker, the format of the records is unknown."""
     marker = lake.describe()
     table.delete(marker.key)
     with pytest.raises(CorruptRecord, match="but not the record of its format"):
@@ -172,7 +172,7 @@ def test_records_without_a_marker_are_not_overwritten(
 
 @pytest.mark.servers
 def test_a_table_without_transactions_is_refused(request: pytest.FixtureRequest) -> None:
-    """The message says what is missing, and what has it; nothing was written."""
+    """The message names the missing feature and services that have it. Nothing is written."""
     server = request.getfixturevalue("dynalite")
     table = open_table(f"dynamodb://{server.new_table_name()}", NAMESPACE_SCHEMA, **server.options)
     table.create()
@@ -183,8 +183,8 @@ def test_a_table_without_transactions_is_refused(request: pytest.FixtureRequest)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "ü", "x" * 65])
-def test_names_of_namespaces(name: str, store: ObjectStore) -> None:
-    """What could be mistaken for something else in a key is no name."""
+def test_invalid_names_of_namespaces_are_refused(name: str, store: ObjectStore) -> None:
+    """A name that would be ambiguous in a key is invalid."""
     table = MemoryTable(parse_table_url("memory://"), NAMESPACE_SCHEMA, clock=ManualClock())
     with pytest.raises(ConfigurationError, match="a name has 1 to 64"):
         Namespace(table, store, name)
@@ -195,8 +195,8 @@ def test_names_of_namespaces(name: str, store: ObjectStore) -> None:
 # -- files -------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_what_was_written(lake: Namespace, clock: ManualClock) -> None:
-    """Content, size, times and attributes are those of the write; directories above are made."""
+def test_a_file_has_the_written_content_and_attributes(lake: Namespace, clock: ManualClock) -> None:
+    """Content, size, times and attributes are those of the write. Missing parents are made."""
     clock.advance(5)
     now = int(clock.epoch() * 1000)
     made = lake.write("a/b/ü %2F.txt", b"some text", attributes={"owner": "me"})
@@ -210,23 +210,23 @@ def test_a_file_is_what_was_written(lake: Namespace, clock: ManualClock) -> None
     assert lake.exists("a/b") and not lake.exists("a/c")
 
 
-def test_what_is_told_of_a_file_can_be_sent_elsewhere(lake: Namespace) -> None:
-    """A status and a page of a listing can be pickled and copied, attributes included."""
+def test_a_status_can_be_pickled_and_copied(lake: Namespace) -> None:
+    """The same holds for a page of a listing, including attributes."""
     lake.write("a", b"rows", attributes={"from": "here"})
     for told in (lake.stat("a"), lake.list_page("")):
         assert pickle.loads(pickle.dumps(told)) == copy.deepcopy(told) == told
 
 
-def test_an_empty_file_and_a_file_of_a_stream(lake: Namespace) -> None:
-    """No bytes are content as well; a binary file is read to its end."""
+def test_content_may_be_empty_or_a_stream(lake: Namespace) -> None:
+    """A binary file is read to its end."""
     assert lake.write("empty", b"").size == 0
     assert lake.read("empty") == b""
     assert lake.write("stream", io.BytesIO(b"12345")).size == 5
     assert lake.read("stream") == b"12345"
 
 
-def test_what_is_no_content_is_refused(lake: Namespace, store: ObjectStore) -> None:
-    """Text and None are no bodies: that is told before anything is stored."""
+def test_invalid_content_is_refused(lake: Namespace, store: ObjectStore) -> None:
+    """Text and None are refused before anything is stored."""
     for body in ("text", None, io.StringIO("text")):
         with pytest.raises(TypeError, match="a body is bytes, or a file that is open in binary mode"):
             lake.write("a", cast(Body, body))
@@ -234,7 +234,7 @@ def test_what_is_no_content_is_refused(lake: Namespace, store: ObjectStore) -> N
 
 
 def test_an_overwritten_file_keeps_its_id(lake: Namespace, clock: ManualClock) -> None:
-    """Its version grows, its creation time stays, and nothing of the old content or attributes."""
+    """Its version grows and its creation time stays. The old content and attributes are replaced."""
     old = lake.write("a", b"old", attributes={"x": "1"})
     clock.advance(1)
     new = lake.write("a", b"new!")
@@ -243,8 +243,8 @@ def test_an_overwritten_file_keeps_its_id(lake: Namespace, clock: ManualClock) -
     assert lake.read("a") == b"new!"
 
 
-def test_an_exclusive_write_finds_the_path_free_or_fails(lake: Namespace, store: ObjectStore) -> None:
-    """What is there stays, and no content is left behind."""
+def test_an_exclusive_write_to_an_existing_path_fails(lake: Namespace, store: ObjectStore) -> None:
+    """The existing file stays, and no new content is left."""
     lake.write("a", b"1", overwrite=False)
     lake.make_directory("d")
     for path in ("a", "d"):
@@ -254,8 +254,8 @@ def test_an_exclusive_write_finds_the_path_free_or_fails(lake: Namespace, store:
     assert len(objects_in(store)) == 1
 
 
-def test_what_a_file_cannot_replace(lake: Namespace) -> None:
-    """A directory, the root, what is below a file; and a missing directory, unless it is to be made."""
+def test_a_file_cannot_replace_a_directory(lake: Namespace) -> None:
+    """Nor can it be written below a file, or into a missing directory with `parents=False`."""
     lake.write("file", b"")
     lake.make_directory("d")
     for path in ("d", ""):
@@ -269,8 +269,8 @@ def test_what_a_file_cannot_replace(lake: Namespace) -> None:
     assert names(lake) == ["d/", "d/x", "file"]
 
 
-def test_a_file_that_comes_bit_by_bit(lake: Namespace, store: ObjectStore) -> None:
-    """It appears whole with the commit; without one it never does, and leaves nothing."""
+def test_a_file_can_be_written_in_parts(lake: Namespace, store: ObjectStore) -> None:
+    """The commit makes the whole file visible. Without a commit there is no file and no content."""
     with lake.open_writer("a/small") as writer:
         writer.write(b"12")
         writer.write(memoryview(b"3"))
@@ -292,10 +292,10 @@ def test_a_file_that_comes_bit_by_bit(lake: Namespace, store: ObjectStore) -> No
     assert len(objects_in(store)) == 2 and not list(store.list_staged())
 
 
-def test_an_upload_whose_answers_are_lost(
+def test_an_upload_with_lost_responses_is_recognised_or_repeated(
     lake: Namespace, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is found by its nonce, or stored again under another name; what fails leaves nothing."""
+    """It is recognised by its nonce, or stored again under another name. A failure leaves no upload."""
     big = bytes(9 * 1024 * 1024)
     put, publish = store.put, store.publish
     lost = 0
@@ -339,8 +339,8 @@ def test_an_upload_whose_answers_are_lost(
         assert writer.commit().size == len(big)
 
 
-def test_readers_keep_what_they_opened(lake: Namespace, clock: ManualClock) -> None:
-    """A file that is overwritten or deleted is readable to the end for those who have it open."""
+def test_open_files_stay_readable(lake: Namespace, clock: ManualClock) -> None:
+    """A file that is overwritten or deleted stays readable during the grace period."""
     lake.write("a", b"old")
     first = lake.open("a")
     lake.write("a", b"newer")
@@ -357,8 +357,8 @@ def test_readers_keep_what_they_opened(lake: Namespace, clock: ManualClock) -> N
     assert lake.maintenance.gc().objects == 0
 
 
-def test_content_that_was_changed_behind_our_back(lake: Namespace, store: ObjectStore) -> None:
-    """Neither another content nor a missing one is taken for the file's."""
+def test_content_changed_by_another_program_is_detected(lake: Namespace, store: ObjectStore) -> None:
+    """Replaced and missing objects raise `ObjectChanged`."""
     data = lake.write("a", b"right").data
     assert data is not None
     store.put(data.path, b"wrong")
@@ -369,8 +369,8 @@ def test_content_that_was_changed_behind_our_back(lake: Namespace, store: Object
         lake.read("a")
 
 
-def test_differences_are_told(lake: Namespace, store: ObjectStore) -> None:
-    """Which files have lost their object, and whose was replaced; the others are not mentioned."""
+def test_diff_lists_missing_and_changed_content(lake: Namespace, store: ObjectStore) -> None:
+    """Files whose content is correct are not listed."""
     paths = ["a", "d/b", "d/c"]
     data = [lake.write(path, b"right").data for path in paths]
     assert not list(lake.bindings.diff())
@@ -381,14 +381,14 @@ def test_differences_are_told(lake: Namespace, store: ObjectStore) -> None:
     assert found == [("a", "missing"), ("d/c", "changed")]
     assert [each.kind for each in lake.bindings.diff("d")] == ["changed"]
     for each in lake.bindings.diff():
-        lake.write(each.status.path, b"right")  # which makes the directory change while it is walked
+        lake.write(each.status.path, b"right")  # which changes the directory while it is walked
     assert not list(lake.bindings.diff())
 
 
-def test_a_file_that_is_overwritten_while_it_is_compared_is_no_difference(
+def test_a_file_overwritten_during_a_diff_is_no_difference(
     lake: Namespace, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its old object is gone by right; what there is now is looked at."""
+    """Its old object was collected correctly, so the current version is compared."""
     lake.write("a", b"old")
     lake.write("b", b"old")
     right = Namespace.walk
@@ -405,10 +405,10 @@ def test_a_file_that_is_overwritten_while_it_is_compared_is_no_difference(
     assert not list(lake.bindings.diff())
 
 
-def test_a_reader_that_finds_its_object_collected_looks_again(
+def test_a_read_of_a_collected_object_continues_with_the_new_version(
     lake: Namespace, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`read` goes on with the version that is there now, if there is another one."""
+    """`read` opens the file again if it has another version."""
     lake.write("a", b"old")
     opened = lake.open("a")
     lake.write("a", b"new")
@@ -420,7 +420,7 @@ def test_a_reader_that_finds_its_object_collected_looks_again(
     assert lake.read("a") == b"new"
 
 
-def test_content_that_is_there_is_linked(lake: Namespace, store: ObjectStore) -> None:
+def test_existing_content_can_be_linked(lake: Namespace, store: ObjectStore) -> None:
     """A file can be made of an object that a task has stored."""
     result = store.put("elsewhere/part-0", b"rows")
     data = Data(path=result.path, size=4, etag=result.etag, version=result.version)
@@ -428,13 +428,13 @@ def test_content_that_is_there_is_linked(lake: Namespace, store: ObjectStore) ->
     assert lake.read("out/part-0") == b"rows"
     with pytest.raises(AlreadyExists):
         lake.link("out/part-0", data, overwrite=False)
-    assert store.head("elsewhere/part-0").size == 4  # only what `write` has stored is dropped
+    assert store.head("elsewhere/part-0").size == 4  # only content that `write` has stored is deleted
 
 
-def test_linking_the_same_again_does_not_make_it_garbage(
+def test_linking_the_same_object_again_does_not_make_it_garbage(
     lake: Namespace, store: ObjectStore, clock: ManualClock
 ) -> None:
-    """As a caller does who has not heard what became of his first call."""
+    """A caller repeats a link after an unknown outcome."""
     result = store.put("part-0", b"rows")
     data = Data(path=result.path, size=4, etag=result.etag)
     for _ in range(2):
@@ -444,10 +444,10 @@ def test_linking_the_same_again_does_not_make_it_garbage(
     assert lake.read("f") == b"rows"
 
 
-def test_an_object_of_the_longest_path_is_collected_as_others_are(
+def test_an_object_with_the_longest_path_is_collected(
     lake: Namespace, store: ObjectStore, clock: ManualClock
 ) -> None:
-    """Also one that was linked as the namespace's own, though it has not stored it."""
+    """This includes an object that was linked as the namespace's own, but stored by another program."""
     path = "p" * 900 + "/" + "q" * 123
     for name in ("overwritten", "deleted"):
         result = store.put(path, name.encode())
@@ -462,10 +462,10 @@ def test_an_object_of_the_longest_path_is_collected_as_others_are(
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_content_that_is_not_our_own_is_not_removed(
+def test_foreign_content_is_not_removed(
     lake: Namespace, store: ObjectStore, clock: ManualClock, own: bool
 ) -> None:
-    """When nothing names it any more, it is forgotten, and stays."""
+    """When no file refers to it any more, its record is dropped and the object stays."""
     etag = store.put("theirs", b"rows").etag
     lake.link("f", Data(path="theirs", size=4, etag=etag, own=own))
     lake.delete("f")
@@ -475,8 +475,8 @@ def test_content_that_is_not_our_own_is_not_removed(
     assert lake.maintenance.gc().objects == 0
 
 
-def test_reading_what_is_no_file(lake: Namespace) -> None:
-    """A directory has no content, and nothing is below a file."""
+def test_only_files_can_be_opened(lake: Namespace) -> None:
+    """A directory has no content, and a file has no children."""
     lake.write("d/file", b"")
     for path in ("d", ""):
         with pytest.raises(IsADirectory):
@@ -490,8 +490,8 @@ def test_reading_what_is_no_file(lake: Namespace) -> None:
 # -- directories -------------------------------------------------------------------------------------
 
 
-def test_directories_are_made_with_all_above(lake: Namespace) -> None:
-    """In one step; what is there already is left as it is."""
+def test_directories_are_made_with_their_parents(lake: Namespace) -> None:
+    """This is one step. Existing directories are unchanged."""
     made = lake.make_directory("a/b/c")
     assert (made.path, made.is_directory, made.size, made.data) == ("a/b/c", True, 0, None)
     assert lake.make_directory("a/b/c") == made
@@ -504,8 +504,8 @@ def test_directories_are_made_with_all_above(lake: Namespace) -> None:
     assert names(lake) == ["a/", "a/b/", "a/b/c/", "file"]
 
 
-def test_a_listing_is_sorted_and_comes_in_pages(lake: Namespace) -> None:
-    """By UTF-8 bytes, over all shards; the token of a page gets the next one."""
+def test_a_listing_is_sorted_and_paged(lake: Namespace) -> None:
+    """The order is by UTF-8 bytes, over all shards. The token of a page gives the next page."""
     lake.make_directory("d", shards=4)
     wanted = sorted(["ü", "a", "B", "b/x", *(f"{number:02}" for number in range(20)), "￿", "𝄞"])
     for name in wanted:
@@ -535,8 +535,8 @@ def test_a_listing_is_sorted_and_comes_in_pages(lake: Namespace) -> None:
         list(lake.list("missing"))
 
 
-def test_a_directory_grows_without_moving_anything(lake: Namespace) -> None:
-    """What was there is found, overwritten, renamed and deleted where it is; new names spread."""
+def test_resharding_moves_no_entries(lake: Namespace) -> None:
+    """Old entries are found, overwritten, renamed and deleted in place. New names use all shards."""
     for path in ("d", ""):
         for number in range(8):
             lake.write(f"{path}/{number}".strip("/"), b"old")
@@ -566,10 +566,10 @@ def test_a_directory_grows_without_moving_anything(lake: Namespace) -> None:
         lake.reshard("f", shards=2)
 
 
-def test_what_is_made_again_in_another_shard_is_listed_once(
+def test_a_file_recreated_in_another_shard_is_listed_once(
     store: ObjectStore, clock: ManualClock
 ) -> None:
-    """Also if a listing that goes on has seen it where it was: as it is now, like `stat` tells it."""
+    """A listing that has passed its old shard lists it as it is now, like `stat`."""
     lake = Namespace(ServiceTable(clock=clock), store, LAKE, clock=clock)
     lake.create()
     lake.make_directory("d")
@@ -577,7 +577,7 @@ def test_what_is_made_again_in_another_shard_is_listed_once(
     lake.bulk_link("d", files)
     lake.reshard("d", shards=2)
     again = next(name for name in files if shards_of(name, 2, 1)[0] == 1)
-    # More names that come before it than a page has, so that the page with the new one is read later.
+    # More names before it than a page has, so that the page with the new file is read later.
     new = (name for name in map("!{:04}".format, range(1300)) if shards_of(name, 2, 1)[0] == 1)
     lake.bulk_link("d", {name: lake.upload(b"") for name in islice(new, 501)})
     listing = lake.list("d")
@@ -589,10 +589,10 @@ def test_what_is_made_again_in_another_shard_is_listed_once(
     assert [each.size for each in listed if each.name == again] == [3]
 
 
-def test_a_listing_to_the_end_asks_for_more_with_each_page(
+def test_a_full_listing_reads_larger_pages_with_each_request(
     store: ObjectStore, clock: ManualClock
 ) -> None:
-    """However many shards there are; for a few entries no more is read than these."""
+    """This holds for any number of shards. A short page reads no more than it needs."""
     wire = InterceptedTable(ServiceTable(clock=clock))
     lake = Namespace(wire, store, LAKE, clock=clock)
     lake.create()
@@ -608,10 +608,10 @@ def test_a_listing_to_the_end_asks_for_more_with_each_page(
     assert wire.requests["query"] <= 64 + 10
 
 
-def test_growth_is_noticed_by_who_knew_the_root_before(
+def test_a_client_with_a_cached_root_notices_resharding(
     lake: Namespace, table: Table, store: ObjectStore
 ) -> None:
-    """A client that keeps the root's shards finds what others put into new ones, and adds to these."""
+    """It finds entries of others in the new shards, and writes to them."""
     other = Namespace(table, store, LAKE)
     assert not other.exists("x")
     lake.reshard("", shards=8)
@@ -629,7 +629,7 @@ def test_growth_is_noticed_by_who_knew_the_root_before(
 
 
 def test_a_file_is_renamed(lake: Namespace) -> None:
-    """It keeps its id, content and times; its version grows."""
+    """It keeps its id, content and times, and its version grows."""
     old = lake.write("a/f", b"1", attributes={"x": "1"})
     lake.make_directory("b")
     new = lake.rename("a/f", "b/g")
@@ -639,8 +639,8 @@ def test_a_file_is_renamed(lake: Namespace) -> None:
     assert names(lake) == ["a/", "b/", "b/g"]
 
 
-def test_a_directory_is_renamed_with_all_that_is_in_it(lake: Namespace) -> None:
-    """Nothing below changes but its path."""
+def test_a_directory_is_renamed_with_its_content(lake: Namespace) -> None:
+    """Only the paths of its content change."""
     below = [lake.write(f"a/b/{name}", b"1") for name in ("x", "y/z")]
     lake.rename("a/b", "c")
     lake.rename("c", "a/d")
@@ -648,8 +648,8 @@ def test_a_directory_is_renamed_with_all_that_is_in_it(lake: Namespace) -> None:
     assert [lake.stat(path).entry for path in ("a/d/x", "a/d/y/z")] == [each.entry for each in below]
 
 
-def test_what_a_rename_replaces(lake: Namespace, clock: ManualClock) -> None:
-    """Nothing, unless asked to; then a file a file, and a directory an empty one."""
+def test_a_rename_replaces_only_with_overwrite(lake: Namespace, clock: ManualClock) -> None:
+    """With `overwrite`, a file replaces a file, and a directory replaces an empty one."""
     lake.write("f", b"f")
     lake.write("g", b"g")
     lake.write("full/x", b"x")
@@ -673,13 +673,13 @@ def test_what_a_rename_replaces(lake: Namespace, clock: ManualClock) -> None:
     assert lake.maintenance.gc().objects == 1
 
 
-def test_where_nothing_can_be_renamed_to(lake: Namespace) -> None:
-    """Below itself, below a file, into a directory that is missing; and the root stays where it is."""
+def test_impossible_renames_are_refused(lake: Namespace) -> None:
+    """This includes targets below the source, below a file and in a missing directory, and the root."""
     lake.write("a/b/f", b"")
     for target in ("a/b", "a/x", "a/b/c/d"):
         with pytest.raises(InvalidPath, match="below itself"):
             lake.rename("a", target)
-    assert lake.rename("a/b", "ab").path == "ab"  # not below "a", though it begins with it
+    assert lake.rename("a/b", "ab").path == "ab"  # not below "a", although it begins with it
     lake.rename("ab", "a/bc")
     with pytest.raises(InvalidPath, match="root"):
         lake.rename("", "x")
@@ -692,8 +692,8 @@ def test_where_nothing_can_be_renamed_to(lake: Namespace) -> None:
     assert names(lake) == ["a/", "a/bc/", "a/bc/f"]
 
 
-def test_how_far_a_directory_moves_at_once(lake: Namespace) -> None:
-    """Up to ninety-odd directories that the two paths do not share; the error says how to go further."""
+def test_the_distance_of_a_rename_is_limited(lake: Namespace) -> None:
+    """The two paths may differ in about ninety directories. The error says how to move further."""
     deep = "/".join("d" * 60)
     for top in ("a", "b"):
         lake.make_directory("/".join([top, *"d" * 29]))
@@ -711,8 +711,8 @@ def test_how_far_a_directory_moves_at_once(lake: Namespace) -> None:
 # -- deletion ----------------------------------------------------------------------------------------
 
 
-def test_a_deleted_file_is_gone(lake: Namespace) -> None:
-    """A new one of that name is another file."""
+def test_a_deleted_file_does_not_exist(lake: Namespace) -> None:
+    """A new file of the same name has another id."""
     old = lake.write("a", b"1")
     lake.delete("a")
     assert not lake.exists("a")
@@ -721,10 +721,10 @@ def test_a_deleted_file_is_gone(lake: Namespace) -> None:
     assert lake.write("a", b"2").id != old.id
 
 
-def test_a_directory_is_deleted_if_it_is_empty_or_with_all(
+def test_a_directory_is_deleted_if_empty_or_recursively(
     lake: Namespace, table: Table, store: ObjectStore, clock: ManualClock
 ) -> None:
-    """It is gone at once; sweeping and collecting remove every trace of it."""
+    """It disappears at once. `empty_trash` and `gc` remove all of its records and objects."""
     untouched = {key_of(item) for item in table.scan()}
     for path in ("d/e/f", "d/e/g", "d/h", "d/i/j/k/l"):
         lake.write(path, b"123")
@@ -752,8 +752,8 @@ def key_of(item: object) -> tuple[str, str]:
     return item["place"], item["name"]  # type: ignore[index]
 
 
-def test_a_large_directory_is_swept_in_few_requests(lake: Namespace) -> None:
-    """Fifty files at a time become garbage."""
+def test_the_trash_is_emptied_with_few_requests(lake: Namespace) -> None:
+    """Files become garbage in batches of fifty."""
     for number in range(103):
         lake.write(f"d/{number}", b"")
     lake.delete("d", recursive=True)
@@ -761,10 +761,10 @@ def test_a_large_directory_is_swept_in_few_requests(lake: Namespace) -> None:
     assert (swept.files, swept.directories) == (103, 1)
 
 
-def test_a_failed_removal_is_told_and_tried_again(
+def test_a_failed_removal_is_reported_and_retried(
     lake: Namespace, store: ObjectStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a bulk deletion did not remove stays listed as garbage, exactly that."""
+    """Exactly the objects that a bulk deletion did not remove stay garbage."""
     kept = lake.write("a", b"1").data
     lake.write("b", b"22")
     lake.delete("a")
@@ -787,8 +787,8 @@ def test_a_failed_removal_is_told_and_tried_again(
 # -- attributes --------------------------------------------------------------------------------------
 
 
-def test_attributes(lake: Namespace, clock: ManualClock) -> None:
-    """They are merged, removed by None, and a new version; content and creation stay."""
+def test_attributes_are_merged(lake: Namespace, clock: ManualClock) -> None:
+    """None removes an attribute. A change makes a new version, and content and creation time stay."""
     lake.write("d/f", b"1", attributes={"a": "1", "b": "2"})
     clock.advance(3)
     for path in ("d/f", "d", ""):
@@ -799,14 +799,14 @@ def test_attributes(lake: Namespace, clock: ManualClock) -> None:
         assert (changed.modified, changed.created, changed.data) == (17, before.created, before.data)
         assert (changed.version, changed.updated) == (before.version + 1, int(clock.epoch() * 1000))
         assert lake.set_attributes(path).modified == 17
-        assert lake.set_attributes(path, modified=-17).modified == 0  # as of objects of before 1970
+        assert lake.set_attributes(path, modified=-17).modified == 0  # as for objects from before 1970
     assert lake.stat("d") in list(lake.list())
     with pytest.raises(NotFound):
         lake.set_attributes("x")
 
 
-def test_what_could_not_be_read_again_is_not_written(lake: Namespace) -> None:
-    """Attributes are texts, times are whole numbers, and content has a path and an etag."""
+def test_values_that_cannot_be_stored_are_refused(lake: Namespace) -> None:
+    """Attributes are texts, times are integers, and content has a path and an etag."""
     lake.write("f", b"1")
     for attributes in ({"a": 1}, {1: "a"}, {"a": b""}):
         with pytest.raises(TypeError):
@@ -823,8 +823,8 @@ def test_what_could_not_be_read_again_is_not_written(lake: Namespace) -> None:
     assert lake.stat("f").version == 1 and not lake.exists("g")
 
 
-def test_clients_in_many_threads(lake: Namespace) -> None:
-    """One `Namespace` serves them all; each exclusive write and each rename has one winner."""
+def test_threads_can_share_a_namespace(lake: Namespace) -> None:
+    """Each exclusive write and each rename has one winner."""
 
     def work(number: int) -> tuple[int, int]:
         won = moved = 0
@@ -843,8 +843,8 @@ def test_clients_in_many_threads(lake: Namespace) -> None:
     assert sum(moved for _, moved in done) == len([name for name in found if "-" in name])
 
 
-def test_summary(lake: Namespace) -> None:
-    """Files, directories and bytes at and below a path."""
+def test_a_summary_counts_files_directories_and_bytes(lake: Namespace) -> None:
+    """It covers the path and all paths below it."""
     lake.write("d/e/f", b"123")
     lake.write("d/g", b"4")
     lake.make_directory("d/h")
@@ -857,15 +857,15 @@ def test_summary(lake: Namespace) -> None:
 
 
 @pytest.mark.parametrize("path", ["/a", "a/", "a//b", ".", "a/../b", "a\nb", "\ud800", "x" * 256])
-def test_paths_that_are_none(lake: Namespace, path: str) -> None:
-    """They are refused, not repaired."""
+def test_invalid_paths_are_refused(lake: Namespace, path: str) -> None:
+    """They are not repaired."""
     for call in (lake.stat, lake.make_directory, lake.delete):
         with pytest.raises(InvalidPath):
             call(path)
 
 
-def test_nothing_but_jobs_can_be_made_where_jobs_are(lake: Namespace) -> None:
-    """No listing would show it; only the name in the root is taken so."""
+def test_the_staging_directory_is_reserved(lake: Namespace) -> None:
+    """No listing would show files in it. Only the name in the root is reserved."""
     data = lake.write("f", b"1").data
     assert data is not None
     foreign = evolve(data, own=False)
@@ -897,10 +897,10 @@ def test_nothing_but_jobs_can_be_made_where_jobs_are(lake: Namespace) -> None:
     assert names(lake, "published") == ["published/y"]
 
 
-def test_what_came_to_be_where_jobs_are_can_be_taken_from_there(
+def test_old_entries_in_the_staging_directory_can_be_moved_out(
     lake: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was not refused at all times; whoever knows of it reads, renames and deletes it as all else."""
+    """Earlier versions allowed them. They can be read, renamed and deleted by path."""
     for _ in range(2):
         with monkeypatch.context() as before:
             before.setattr(keys, "STAGING", "")
@@ -917,8 +917,8 @@ def test_what_came_to_be_where_jobs_are_can_be_taken_from_there(
     assert names(lake) == ["data/", "data/f"]
 
 
-def test_names_that_look_alike_are_different(lake: Namespace) -> None:
-    """Nothing is normalised: composed and decomposed letters, upper and lower case differ."""
+def test_names_are_not_normalised(lake: Namespace) -> None:
+    """Composed and decomposed letters differ, and so do upper and lower case."""
     for number, name in enumerate(["\u00e9", "e\u0301", "E", "e"]):
         lake.write(name, bytes([number]))
     assert len(list(lake.list())) == 4

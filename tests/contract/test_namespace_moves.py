@@ -1,4 +1,4 @@
-"""A directory that replaces another, and many files that come at once: over every table."""
+"""Replaced directories, and many files that are linked at once: over every table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LAKE = "lake"
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("ministack", marks=pytest.mark.servers)])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Namespace]:
-    """A new namespace on each kind of table; after the test, nothing is wrong with it."""
+    """A new namespace on each kind of table. Its invariants are checked after the test."""
     options: dict[str, str] = {}
     url = {"memory": "memory://", "sqlite": f"sqlite://{tmp_path}/names.db"}.get(request.param)
     if url is None:
@@ -59,7 +59,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Namespace]:
 
 
 def audit(lake: Namespace) -> dict[str, Entry]:
-    """Check all invariants; return what each path is."""
+    """Check all invariants; return the entry of each path."""
     return Auditor(lake.table, LAKE, lake.store).audit()
 
 
@@ -69,15 +69,15 @@ def objects(lake: Namespace, *names: str) -> dict[str, Data]:
 
 
 def many(lake: Namespace, number: int) -> dict[str, Data]:
-    """Return so many objects."""
+    """Return `number` objects."""
     return objects(lake, *(f"{each:03}" for each in range(number)))
 
 
-# -- a directory in the place of another ---------------------------------------------------------------
+# -- replaced directories ------------------------------------------------------------------------------
 
 
-def test_a_directory_replaces_another_with_all_that_is_in_it(lake: Namespace) -> None:
-    """It keeps its id and what it has; the other one, whole, is in the trash, and swept from there."""
+def test_a_directory_replaces_another_with_its_content(lake: Namespace) -> None:
+    """It keeps its id and content. The whole other directory moves to the trash."""
     lake.write("old/d/f", b"old")
     lake.make_directory("old/e", shards=4)
     new = lake.write("new/f", b"new")
@@ -93,7 +93,7 @@ def test_a_directory_replaces_another_with_all_that_is_in_it(lake: Namespace) ->
 
 
 def test_a_directory_of_many_shards_is_replaced_at_once(lake: Namespace) -> None:
-    """All its gates go, so nothing is added to what is in the trash."""
+    """All its guard records are removed, so no file can be added to the directory in the trash."""
     lake.make_directory("a/old", shards=64)
     lake.make_directory("b/new")
     lake.replace("b/new", "a/old")
@@ -101,8 +101,8 @@ def test_a_directory_of_many_shards_is_replaced_at_once(lake: Namespace) -> None
     lake.write("a/old/f", b"")
 
 
-def test_where_there_is_nothing_to_replace(lake: Namespace) -> None:
-    """It is a rename; onto itself it changes nothing."""
+def test_replacing_a_missing_directory_is_a_rename(lake: Namespace) -> None:
+    """Replacing a directory by itself changes nothing."""
     lake.write("a/f", b"")
     lake.make_directory("d")
     assert lake.replace("a", "d/b").path == "d/b"
@@ -128,10 +128,10 @@ def test_where_there_is_nothing_to_replace(lake: Namespace) -> None:
         ("f", "f", NotADirectory, "'f' is a file"),
     ],
 )
-def test_what_replaces_nothing(
+def test_impossible_replacements_are_refused(
     lake: Namespace, source: str, target: str, error: type[CommitError], why: str
 ) -> None:
-    """A file, the root, and directories of which one is in the other; nothing was changed."""
+    """This includes a file, the root, and a directory and its own descendant. Nothing changes."""
     lake.make_directory("a/b")
     lake.write("f", b"")
     with pytest.raises(error, match=why):
@@ -140,8 +140,8 @@ def test_what_replaces_nothing(
     assert lake.maintenance.empty_trash().directories == 0
 
 
-def test_only_what_was_expected_is_replaced(lake: Namespace) -> None:
-    """That version of it; not a later one, nor another directory, nor what is gone."""
+def test_only_the_expected_version_is_replaced(lake: Namespace) -> None:
+    """A later version, another directory, and a missing one are refused."""
     for name in ("old", "new", "third"):
         lake.make_directory(name)
     expected = lake.stat("old")
@@ -156,11 +156,11 @@ def test_only_what_was_expected_is_replaced(lake: Namespace) -> None:
     assert sorted(audit(lake)) == ["third"]
 
 
-# -- several files at one moment -----------------------------------------------------------------------
+# -- several files in one transaction ------------------------------------------------------------------
 
 
-def test_files_come_at_one_moment(lake: Namespace) -> None:
-    """In any directories, some of which are made for them; what they replace becomes garbage."""
+def test_several_files_are_linked_atomically(lake: Namespace) -> None:
+    """Missing directories are made, and replaced content becomes garbage."""
     old = lake.write("a/old", b"1", attributes={"y": "1"})
     paths = ["top", "a/old", "a/new", "b/c/1", "b/c/2", "b/3"]
     files = lake.link_many(objects(lake, *paths), attributes={"x": "1"})
@@ -176,8 +176,8 @@ def test_files_come_at_one_moment(lake: Namespace) -> None:
     assert lake.link_many({}) == {}
 
 
-def test_one_wrong_path_and_none_comes(lake: Namespace) -> None:
-    """The error is that of a single file."""
+def test_one_invalid_path_prevents_all_links(lake: Namespace) -> None:
+    """The error is the same as for a single file."""
     lake.write("f", b"1")
     for directory in ("d", "e"):
         lake.make_directory(directory)
@@ -198,7 +198,7 @@ def test_one_wrong_path_and_none_comes(lake: Namespace) -> None:
 
 
 def test_two_files_with_one_object_are_refused(lake: Namespace) -> None:
-    """It would go with one of them; an object that is not the namespace's own stays anyway."""
+    """Deleting one file would remove the content of the other. A foreign object may be shared."""
     lake.make_directory("d")
     data = stored(lake.store, "objects/1")
     with pytest.raises(ConfigurationError, match="'a' and 'b' would have the same object"):
@@ -210,8 +210,8 @@ def test_two_files_with_one_object_are_refused(lake: Namespace) -> None:
     assert sorted(audit(lake)) == ["a", "d", "d/b"]
 
 
-def test_files_that_change_their_content_with_each_other(lake: Namespace) -> None:
-    """What one of them no longer has is no garbage if the other has it."""
+def test_files_can_swap_their_content(lake: Namespace) -> None:
+    """An object that another file takes over is not garbage."""
     before = {path: lake.write(path, path.encode()).data for path in ("a", "b")}
     assert before["a"] and before["b"]
     lake.link_many({"a": before["b"], "b": before["a"]})
@@ -219,8 +219,8 @@ def test_files_that_change_their_content_with_each_other(lake: Namespace) -> Non
     assert (lake.read("a"), lake.read("b")) == (b"b", b"a")
 
 
-def test_how_many_come_at_one_moment(lake: Namespace) -> None:
-    """As many as one transaction takes; more are refused before anything is looked up or sent."""
+def test_the_number_of_files_of_a_transaction_is_limited(lake: Namespace) -> None:
+    """More files are refused before a request is sent."""
     files = many(lake, 101)
     wire = InterceptedTable(lake.table)
     other = Namespace(wire, lake.store, LAKE)
@@ -240,8 +240,10 @@ def test_how_many_come_at_one_moment(lake: Namespace) -> None:
 
 
 @pytest.mark.parametrize(("shards", "transactions"), [(1, 3), (4, 3), (64, 3)])
-def test_many_files_come_in_few_transactions(lake: Namespace, shards: int, transactions: int) -> None:
-    """Ninety-nine with each gate; once more, they are all there."""
+def test_many_files_are_linked_with_few_transactions(
+    lake: Namespace, shards: int, transactions: int
+) -> None:
+    """Each transaction links ninety-nine files with a guard record. A repetition changes nothing."""
     lake.make_directory("d", shards=shards)
     files = many(lake, 205)
     wire = InterceptedTable(lake.table)
@@ -257,8 +259,8 @@ def test_many_files_come_in_few_transactions(lake: Namespace, shards: int, trans
     assert audit(lake) == tree
 
 
-def test_what_is_taken_is_told_and_all_others_come(lake: Namespace) -> None:
-    """A file with other content, and a directory; nothing is replaced."""
+def test_taken_names_are_reported_and_all_other_files_are_linked(lake: Namespace) -> None:
+    """An existing file with other content and an existing directory are not replaced."""
     lake.write("d/003", b"theirs")
     lake.make_directory("d/007")
     files = many(lake, 120)
@@ -268,8 +270,8 @@ def test_what_is_taken_is_told_and_all_others_come(lake: Namespace) -> None:
     assert len(audit(lake)) == 1 + len(files)
 
 
-def test_a_directory_that_has_grown_is_looked_into(lake: Namespace) -> None:
-    """What is in a shard from before is found, whether it is the same or something else."""
+def test_old_shards_are_checked_after_resharding(lake: Namespace) -> None:
+    """An entry in an old shard is found, whether it is the same file or another one."""
     lake.make_directory("d")
     files = many(lake, 20)
     old = dict(list(files.items())[:10])
@@ -282,8 +284,8 @@ def test_a_directory_that_has_grown_is_looked_into(lake: Namespace) -> None:
         lake.bulk_link("d", changed)
 
 
-def test_into_what_nothing_is_linked(lake: Namespace) -> None:
-    """A directory that is missing, a file; names that are none."""
+def test_bulk_links_need_an_existing_directory_and_valid_names(lake: Namespace) -> None:
+    """A missing directory, a file, and invalid names are refused."""
     lake.write("f", b"")
     files = objects(lake, "x")
     with pytest.raises(NotFound, match="no directory 'd'"):
@@ -298,8 +300,8 @@ def test_into_what_nothing_is_linked(lake: Namespace) -> None:
     assert sorted(audit(lake)) == ["f", "x"]
 
 
-def test_shards_are_filled_at_once(lake: Namespace) -> None:
-    """An executor has each shard filled by one thread, and no two transactions have a gate in common."""
+def test_shards_are_filled_in_parallel(lake: Namespace) -> None:
+    """One thread of the executor fills each shard, so no two transactions share a guard record."""
     lake.make_directory("d", shards=4)
     files = many(lake, 450)
     sizes: list[int] = []
@@ -316,8 +318,8 @@ def test_shards_are_filled_at_once(lake: Namespace) -> None:
     assert len(audit(lake)) == 451
 
 
-def test_attributes_that_are_too_large(lake: Namespace) -> None:
-    """They are refused, for one file or for those of a transaction together; nothing is left of it."""
+def test_too_large_attributes_are_refused(lake: Namespace) -> None:
+    """This holds for one file, and for the files of a transaction together. No content is left."""
     before = {info.path for info in lake.store.list()}
     lake.make_directory("d")
     for too_large in (
@@ -332,8 +334,8 @@ def test_attributes_that_are_too_large(lake: Namespace) -> None:
     assert sorted(audit(lake)) == ["d"]
 
 
-def test_files_with_much_in_attributes_come_in_more_transactions(lake: Namespace) -> None:
-    """However many: what is too large for one transaction goes into two."""
+def test_files_with_large_attributes_take_more_transactions(lake: Namespace) -> None:
+    """A batch that is too large for one transaction is split into two."""
     wire = InterceptedTable(lake.table)
     other = Namespace(wire, lake.store, LAKE, backoff=QUICK)
     other.make_directory("d")
@@ -345,8 +347,8 @@ def test_files_with_much_in_attributes_come_in_more_transactions(lake: Namespace
         other.set_attributes("d", attributes={"a": "x" * 410_000})
 
 
-def test_a_directory_with_as_much_in_attributes_as_it_takes(lake: Namespace) -> None:
-    """It can be renamed to the longest name, and be deleted, though its keys are longer then."""
+def test_a_directory_with_the_largest_attributes_can_be_renamed_and_deleted(lake: Namespace) -> None:
+    """It can be renamed to the longest name and deleted, although its keys become longer."""
     lake.make_directory("d")
     most = {"a": '"' * ((MAX_ATTRIBUTES - len('{"a": ""}')) // 2)}  # twice as long as JSON
     with pytest.raises(TransactionTooLarge, match="Keep less in attributes"):
@@ -357,11 +359,12 @@ def test_a_directory_with_as_much_in_attributes_as_it_takes(lake: Namespace) -> 
     assert not audit(lake)
 
 
-# -- beside others, and in trouble ---------------------------------------------------------------------
+# -- concurrent changes and faults
+# -----------------------------------------------------------------------
 
 
 def wired(*, stable_paths: bool = False) -> tuple[Namespace, InterceptedTable, Namespace]:
-    """Return a client whose requests can be got at, its wire, and another client."""
+    """Return a client with hooked requests, its wire, and another client."""
     clock = ManualClock()
     table = ServiceTable(clock=clock)
     store = MemoryStore(clock=clock)
@@ -376,7 +379,7 @@ def wired(*, stable_paths: bool = False) -> tuple[Namespace, InterceptedTable, N
 
 
 def once(wire: InterceptedTable, what: Callable[[], object], *, at: int = 1) -> None:
-    """Do something before the transaction of that number."""
+    """Call `what` before the transaction with number `at`."""
     transactions = 0
 
     def step(name: str, perform: Callable[[], object]) -> None:
@@ -389,8 +392,8 @@ def once(wire: InterceptedTable, what: Callable[[], object], *, at: int = 1) -> 
     wire.step = step
 
 
-def test_a_directory_that_grows_while_files_come() -> None:
-    """What was refused is sent again, to the shards that there are now; nothing is there twice."""
+def test_a_directory_can_be_resharded_during_a_bulk_link() -> None:
+    """Refused transactions are sent again to the new shards. No file is linked twice."""
     first, wire, second = wired()
     second.make_directory("d")
     files = many(second, 250)
@@ -399,8 +402,8 @@ def test_a_directory_that_grows_while_files_come() -> None:
     assert len(audit(second)) == 251
 
 
-def test_what_is_expected_of_a_directory_that_stays_where_it_is(lake: Namespace) -> None:
-    """It is looked at, too, when source and target are one path."""
+def test_expectations_are_checked_if_source_and_target_are_the_same(lake: Namespace) -> None:
+    """`expected` and `into` apply as in any other rename."""
     old = lake.make_directory("d/e").entry
     stale = [lake.stat(path) for path in ("d", "d/e")]
     for each in stale:
@@ -414,8 +417,8 @@ def test_what_is_expected_of_a_directory_that_stays_where_it_is(lake: Namespace)
 
 
 @pytest.mark.parametrize("stable_paths", [False, True])
-def test_the_directory_that_is_wanted_changes_at_the_last_moment(stable_paths: bool) -> None:
-    """A rename into that version of it is refused, whatever else is required of the path."""
+def test_a_rename_into_a_changed_directory_is_refused(stable_paths: bool) -> None:
+    """`into` is checked in the transaction, with and without stable paths."""
     first, wire, second = wired(stable_paths=stable_paths)
     second.make_directory("s")
     seen = second.make_directory("d")
@@ -425,8 +428,8 @@ def test_the_directory_that_is_wanted_changes_at_the_last_moment(stable_paths: b
     assert sorted(audit(second)) == ["d", "s"]
 
 
-def test_a_directory_that_goes_while_files_come() -> None:
-    """It is said that it is gone; if it has got another name, what came is there."""
+def test_a_directory_removed_during_a_bulk_link_is_reported() -> None:
+    """After a deletion no files are left. After a rename the linked files are in that directory."""
     files: dict[str, Data]
     for gone in (True, False):
         first, wire, second = wired(stable_paths=True)
@@ -443,8 +446,8 @@ def test_a_directory_that_goes_while_files_come() -> None:
 
 
 @pytest.mark.parametrize("stable_paths", [False, True])
-def test_all_files_of_a_call_come_into_one_directory(stable_paths: bool) -> None:
-    """If another has got its path when they have to be sent again, that is told, and what came where."""
+def test_all_files_of_a_call_are_linked_into_one_directory(stable_paths: bool) -> None:
+    """If another directory gets its path, the error says how many files were linked."""
     first, wire, second = wired(stable_paths=stable_paths)
     second.make_directory("d")
 
@@ -460,8 +463,8 @@ def test_all_files_of_a_call_come_into_one_directory(stable_paths: bool) -> None
     assert len(list(second.list("e"))) == (98 if stable_paths else 99)
 
 
-def test_a_file_takes_the_path_of_a_directory_while_files_come() -> None:
-    """That is told, with what came before it."""
+def test_a_directory_replaced_by_a_file_during_a_bulk_link_is_reported() -> None:
+    """The error says how many files were linked before."""
     first, wire, second = wired(stable_paths=True)
     second.make_directory("d")
 
@@ -474,8 +477,8 @@ def test_a_file_takes_the_path_of_a_directory_while_files_come() -> None:
         first.bulk_link("d", many(second, 150))
 
 
-def test_a_directory_that_never_stays_the_same() -> None:
-    """After some attempts it is said how many are left, and that it can be repeated."""
+def test_a_directory_that_changes_at_every_attempt_is_reported() -> None:
+    """After some attempts the error says how many files are left, and that the call can be repeated."""
     first, wire, second = wired(stable_paths=True)
     second.make_directory("d")
 
@@ -496,7 +499,7 @@ def test_a_directory_that_never_stays_the_same() -> None:
 
 
 def test_files_in_a_deep_directory_leave_room_for_its_path() -> None:
-    """With stable paths, each directory above takes a write of every transaction."""
+    """With stable paths, each parent directory takes a write of every transaction."""
     first, wire, second = wired(stable_paths=True)
     deep = "/".join("d" * 20)
     second.make_directory(deep)
@@ -505,8 +508,8 @@ def test_files_in_a_deep_directory_leave_room_for_its_path() -> None:
     assert len(audit(second)) == 120
 
 
-def test_two_paths_to_one_directory() -> None:
-    """It is renamed between the look at one path and the other: the files come where they belong."""
+def test_a_directory_renamed_during_a_link_is_resolved_again() -> None:
+    """The rename happens between the lookups of two paths. All files are linked at their own paths."""
     first, wire, second = wired()
     second.make_directory("a/x")
     second.make_directory("b")
@@ -527,8 +530,8 @@ def test_two_paths_to_one_directory() -> None:
     assert all(tree[path].data == data for path, data in files.items())
 
 
-def test_after_an_unknown_outcome_it_is_repeated() -> None:
-    """Whether or not the request arrived: all files are there, once."""
+def test_a_bulk_link_can_be_repeated_after_an_unknown_outcome() -> None:
+    """Whether or not the request arrived, all files are linked once."""
     for applied in (True, False):
         first, wire, second = wired()
         second.make_directory("d")
@@ -556,8 +559,8 @@ def test_after_an_unknown_outcome_it_is_repeated() -> None:
         assert audit(second) == before
 
 
-def test_what_is_replaced_is_never_lost_with_what_replaces_it() -> None:
-    """While `a/b` replaces `c`, somebody moves `a` below `c`, or the other way round."""
+def test_a_replacement_is_never_lost_with_the_replaced_directory() -> None:
+    """While `a/b` replaces `c`, another client moves `a` below `c`, or `c` below `a`."""
     for number in range(12):
         for others in (("a", "c/a"), ("c", "a/c"), ("c", "a/b/c")):
             first, wire, second = wired()
@@ -591,8 +594,10 @@ def test_what_is_replaced_is_never_lost_with_what_replaces_it() -> None:
     ],
     ids=["write", "replace", "rename", "delete old", "delete new", "grow", "link"],
 )
-def test_a_directory_is_replaced_beside_others(meanwhile: Callable[[Namespace], object]) -> None:
-    """Whatever they do at whichever request: what is there is what one after the other makes of it."""
+def test_a_replacement_is_serializable_with_other_operations(
+    meanwhile: Callable[[Namespace], object],
+) -> None:
+    """Wherever the other operation runs, the result is that of one after the other."""
 
     def prepare() -> tuple[Namespace, InterceptedTable, Namespace]:
         first, wire, second = wired()

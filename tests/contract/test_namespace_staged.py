@@ -1,4 +1,4 @@
-"""Uploads of writers that died: which of them are aborted."""
+"""Uploads of dead writers: which of them are aborted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from support.namespace import ServiceTable
 
 DAY = 86400.0
 
-#: More than a writer keeps to itself.
+#: More bytes than a writer buffers.
 BIG = bytes(9 << 20)
 
 
 @pytest.fixture(params=["memory", "local", pytest.param("ministack", marks=pytest.mark.servers)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
-    """An empty one, by the system's clock."""
+    """An empty store that uses the system clock."""
     if request.param == "memory":
         made: ObjectStore = MemoryStore(f"memory://{tmp_path.name}")
     elif request.param == "local":
@@ -51,8 +51,8 @@ def _paths(store: ObjectStore) -> set[str]:
     return {upload.path for upload in store.list_staged()}
 
 
-def test_uploads_of_the_dead_are_aborted(lake: Namespace, store: ObjectStore) -> None:
-    """Those of content go when they are a week old, finished or not; no others ever do."""
+def test_uploads_of_dead_writers_are_aborted(lake: Namespace, store: ObjectStore) -> None:
+    """Uploads of content are aborted after a week, finished or not. Other uploads never are."""
     writer = lake.open_writer("dead")
     writer.write(BIG)
     store.begin_stage(f"abc/abc{'0' * 29}").finish()
@@ -72,8 +72,8 @@ def test_uploads_of_the_dead_are_aborted(lake: Namespace, store: ObjectStore) ->
     assert lake.read("alive") == b"2"
 
 
-def test_a_writer_whose_upload_was_aborted_makes_no_file(lake: Namespace, store: ObjectStore) -> None:
-    """It is told when it ends."""
+def test_a_writer_whose_upload_was_aborted_creates_no_file(lake: Namespace, store: ObjectStore) -> None:
+    """Its commit raises an error."""
     writer = lake.open_writer("late")
     writer.write(BIG)
     assert abort_uploads(lake, clock=ManualClock(epoch=SystemClock().epoch() + 8 * DAY)) == 1

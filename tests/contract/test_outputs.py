@@ -32,7 +32,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 @pytest.fixture
 def store(place: Place) -> Iterator[ConditionalStore]:
-    """The store, as one process has it open."""
+    """The store, as one process has opened it."""
     with place() as opened:
         yield opened
 
@@ -43,8 +43,8 @@ def output(store: ConditionalStore) -> Output:
     return Output(store, "out")
 
 
-def test_a_committed_job_is_visible_whole_and_its_record_tells_of_it(output: Output) -> None:
-    """Nothing shows before commit; after it, the files, the record, `_SUCCESS` and a snapshot agree."""
+def test_a_committed_job_is_visible_as_a_whole(output: Output) -> None:
+    """Before the commit no file is visible. Then files, record, `_SUCCESS` and snapshot agree."""
     job = output.begin("daily", schema='{"fields":[]}')
     files = stage_some(output, job, count=3)
     assert visible(output.store) == {}
@@ -58,8 +58,8 @@ def test_a_committed_job_is_visible_whole_and_its_record_tells_of_it(output: Out
     assert output.store.head(output.locate(record.files[0])).size == record.files[0].size
 
 
-def test_a_job_id_is_committed_once_whoever_tries(place: Place, output: Output) -> None:
-    """Of two drivers of one job the second is refused at its commit, a third when it begins."""
+def test_a_job_id_is_committed_once(place: Place, output: Output) -> None:
+    """Of two drivers of one job, the second is refused at its commit, and a third when it begins."""
     first, second = output.begin("daily"), output.begin("daily")
     late = stage_some(output, second)
     record = output.commit(first, stage_some(output, first))
@@ -83,8 +83,8 @@ def test_commit_may_be_repeated(place: Place, output: Output) -> None:
     assert audit(output.store) == [record]
 
 
-def test_commit_drops_what_lost_its_race(output: Output) -> None:
-    """Uploads of task attempts that are not committed go with the commit; unfinished ones too."""
+def test_commit_drops_the_uploads_of_other_task_attempts(output: Output) -> None:
+    """They are dropped with the commit, even if unfinished."""
     job = output.begin("daily")
     stage_some(output, job)
     with output.begin_stage(job, job.file_name(0)) as unfinished:
@@ -94,7 +94,7 @@ def test_commit_drops_what_lost_its_race(output: Output) -> None:
 
 
 def test_abort_undoes_a_job_and_spares_a_committed_one(output: Output) -> None:
-    """Abort drops every upload of the attempt, known to it or not, and does nothing after a commit."""
+    """Abort drops every upload of the attempt, also unlisted ones, and does nothing after a commit."""
     kept, dropped = output.begin("kept"), output.begin("dropped")
     record = output.commit(kept, stage_some(output, kept))
     with output.begin_stage(dropped, dropped.file_name(9)) as unfinished:
@@ -110,8 +110,8 @@ def test_abort_undoes_a_job_and_spares_a_committed_one(output: Output) -> None:
     assert audit(output.store) == [record]
 
 
-def test_recovery_drops_what_nobody_will_commit(place: Place, output: Output) -> None:
-    """Uploads of a dead driver go, with its attempt ruled out first; a second run finds nothing."""
+def test_recovery_drops_the_uploads_of_a_dead_driver(place: Place, output: Output) -> None:
+    """It first rules out a commit of the attempt. A second run finds no uploads."""
     dead = output.begin("daily")
     stage_some(output, dead)
     with place() as store:
@@ -127,7 +127,7 @@ def test_recovery_drops_what_nobody_will_commit(place: Place, output: Output) ->
 
 
 def test_concurrent_jobs_are_all_committed(place: Place) -> None:
-    """Jobs that commit at the same moment all land, in some order, and `_SUCCESS` names the last."""
+    """Jobs that commit at the same time all succeed, in some order, and `_SUCCESS` names the last."""
     with place() as store, ThreadPoolExecutor(4) as pool, ThreadPoolExecutor(4) as executor:
         output = Output(store, "out", executor=executor)
         jobs = [output.begin(f"job-{n}") for n in range(4)]
@@ -144,7 +144,7 @@ def test_concurrent_jobs_are_all_committed(place: Place) -> None:
 
 
 def test_racing_drivers_of_one_job_have_one_winner(place: Place) -> None:
-    """Of drivers that commit one job at the same moment exactly one succeeds, the others are told."""
+    """Of drivers that commit one job at the same time, exactly one succeeds. The others get an error."""
     with place() as store, ThreadPoolExecutor(3) as pool:
         output = Output(store, "out")
         jobs = [output.begin("daily") for _ in range(3)]
@@ -164,7 +164,7 @@ def test_racing_drivers_of_one_job_have_one_winner(place: Place) -> None:
         assert len(audit(store)) == 1
 
 
-# What does not depend on the kind of store is shown in memory alone.
+# The tests below do not depend on the kind of store, so they use memory alone.
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def plain() -> Output:
 
 
 def test_mode_error_refuses_an_output_with_data(plain: Output) -> None:
-    """Mode `error` is refused when it begins and, if data came since, at the commit point."""
+    """The job is refused when it begins and, if data was committed since, at its commit."""
     early = plain.begin("early", mode="error")
     files = stage_some(plain, early)
     job = plain.begin("daily", mode="error")
@@ -188,30 +188,30 @@ def test_mode_error_refuses_an_output_with_data(plain: Output) -> None:
     assert audit(plain.store) == [record]
 
 
-def test_mode_error_takes_no_offence_at_aborted_jobs(plain: Output) -> None:
-    """An output of which only aborts are recorded is empty."""
+def test_mode_error_ignores_aborted_jobs(plain: Output) -> None:
+    """An output that has records of aborts only is empty."""
     plain.abort(plain.begin("failed"))
     job = plain.begin("daily", mode="error")
     assert plain.commit(job, stage_some(plain, job)).version == 2
 
 
-def test_a_repeated_job_in_mode_error_hears_that_it_is_committed(plain: Output) -> None:
-    """The retry of a committed job learns just that, not that somebody's data is in the way."""
+def test_a_repeated_job_in_mode_error_is_reported_as_committed(plain: Output) -> None:
+    """The retry of a committed job gets `JobAlreadyCommitted`, and not the error about existing data."""
     job = plain.begin("daily", mode="error")
     plain.commit(job, stage_some(plain, job))
     with pytest.raises(JobAlreadyCommitted):
         plain.begin("daily", mode="error")
 
 
-def test_a_job_without_an_id_gets_one(plain: Output) -> None:
+def test_a_job_without_an_id_gets_a_new_one(plain: Output) -> None:
     """Two jobs without ids are two jobs."""
     for version in (1, 2):
         job = plain.begin()
         assert plain.commit(job, stage_some(plain, job)).version == version
 
 
-def test_an_empty_job_is_a_job(plain: Output) -> None:
-    """A job without files is committed, and its id is taken."""
+def test_a_job_without_files_is_committed(plain: Output) -> None:
+    """Its record has no files, and its id is taken."""
     record = plain.commit(plain.begin("daily"), ())
     assert (record.rows, record.bytes, record.files) == (0, 0, ())
     with pytest.raises(JobAlreadyCommitted):
@@ -219,7 +219,7 @@ def test_an_empty_job_is_a_job(plain: Output) -> None:
 
 
 def test_files_of_another_job_are_refused(plain: Output) -> None:
-    """A file of another attempt, or a name that is there twice, is refused before anything happens."""
+    """A file of another attempt, or a duplicate name, is refused before anything is written."""
     job, other = plain.begin(), plain.begin()
     with pytest.raises(InvalidPath):
         plain.commit(job, stage_some(plain, other))
@@ -230,15 +230,15 @@ def test_files_of_another_job_are_refused(plain: Output) -> None:
 
 
 @pytest.mark.parametrize("name", ["part-0.parquet", "_x/{}", ".{}", "a/../{}", "/{}"])
-def test_a_file_needs_a_name_of_its_job_that_readers_do_not_skip(plain: Output, name: str) -> None:
-    """Names without the attempt, hidden ones, and invalid paths are refused."""
+def test_a_file_name_needs_the_attempt_and_must_not_be_hidden(plain: Output, name: str) -> None:
+    """Names without the attempt, hidden names, and invalid paths are refused."""
     job = plain.begin()
     with pytest.raises(InvalidPath):
         plain.begin_stage(job, name.format(job.file_name(0)))
 
 
 def test_a_second_commit_of_an_attempt_must_name_the_same_files(plain: Output) -> None:
-    """An attempt with a pending entry is not committed with other files than that names."""
+    """An attempt with a pending entry is not committed with other files than the entry has."""
     job = plain.begin("daily")
     files = stage_some(plain, job)
     plain._prepare(PendingJob.of(job, plain._checked(job, files), plain._log.manifests))
@@ -250,8 +250,8 @@ def test_a_second_commit_of_an_attempt_must_name_the_same_files(plain: Output) -
     audit(plain.store)
 
 
-def test_snapshots_of_older_versions(plain: Output) -> None:
-    """A snapshot shows the commits up to its version, whatever the record of that number is."""
+def test_a_snapshot_of_an_older_version_has_its_commits(plain: Output) -> None:
+    """A snapshot has the commits up to its version, even if the record of that number is an abort."""
     for job_id in ("a", "b"):
         job = plain.begin(job_id)
         plain.commit(job, stage_some(plain, job))
@@ -264,7 +264,7 @@ def test_snapshots_of_older_versions(plain: Output) -> None:
             plain.snapshot(9, roll_forward=roll_forward)
 
 
-def test_a_reader_that_must_not_write_sees_the_version_it_asks_for(plain: Output) -> None:
+def test_a_read_only_snapshot_has_the_requested_version(plain: Output) -> None:
     """An older version is not replaced by the last complete one."""
     for name in ("first", "second"):
         job = plain.begin(name)
@@ -273,8 +273,8 @@ def test_a_reader_that_must_not_write_sees_the_version_it_asks_for(plain: Output
     assert plain.snapshot(roll_forward=False).jobs == ("first", "second")
 
 
-def test_a_snapshot_of_nothing_is_version_0(plain: Output) -> None:
-    """An output that was never committed to has an empty snapshot."""
+def test_a_snapshot_of_an_empty_output_is_version_0(plain: Output) -> None:
+    """An output without commits has an empty snapshot."""
     for roll_forward in (True, False):
         snapshot = plain.snapshot(roll_forward=roll_forward)
         assert (snapshot.version, snapshot.files, snapshot.schema) == (0, (), None)
@@ -290,15 +290,15 @@ def test_the_log_can_be_tailed(plain: Output) -> None:
     assert list(plain.log(after=4)) == []
 
 
-def test_the_schema_is_that_of_the_last_commit_that_told_one(plain: Output) -> None:
-    """A commit without a schema does not hide an earlier one's."""
+def test_the_schema_is_that_of_the_last_commit_with_a_schema(plain: Output) -> None:
+    """A commit without a schema keeps the earlier one."""
     for schema in ("old", "new", None):
         plain.commit(plain.begin(schema=schema), ())
     assert plain.snapshot().schema == "new"
 
 
-def test_outputs_inside_one_another_leave_each_other_alone() -> None:
-    """Recovery of an output touches no upload of one nested in it, nor of other writers."""
+def test_nested_outputs_do_not_affect_each_other() -> None:
+    """Recovery of an output touches no upload of a nested output, nor of other writers."""
     store = connect("memory://")
     outer, inner = Output(store, "out"), Output(store, "out/inner")
     job = inner.begin("inner")
@@ -322,7 +322,7 @@ def test_an_output_may_be_the_root_of_its_store() -> None:
 
 
 def test_an_output_can_be_opened_at_another_depth() -> None:
-    """A job begun under one root can be recovered and read under another."""
+    """A job that began under one root can be recovered and read under another."""
     keep = connect("memory://depth")
     low, high = Output(connect("memory://depth/lake/out")), Output(keep, "lake/out")
     lost, job = low.begin(), low.begin("daily")
@@ -334,15 +334,15 @@ def test_an_output_can_be_opened_at_another_depth() -> None:
 
 @pytest.mark.parametrize("left", [b"", b"{}", b"\xff"])
 def test_another_writers_success_file_is_replaced(plain: Output, left: bytes) -> None:
-    """A `_SUCCESS` that is not ours tells nothing, and does not stop a commit."""
+    """A foreign `_SUCCESS` is ignored, and does not stop a commit."""
     plain.store.put("out/_SUCCESS", left)
     job = plain.begin("daily")
     record = plain.commit(job, stage_some(plain, job))
     assert audit(plain.store) == [record]
 
 
-def test_a_lost_success_file_is_made_again(plain: Output) -> None:
-    """Deleting `_SUCCESS` loses nothing: the log has it all."""
+def test_a_deleted_success_file_is_restored(plain: Output) -> None:
+    """Deleting `_SUCCESS` loses no information, because the log has all of it."""
     job = plain.begin("daily")
     plain.commit(job, stage_some(plain, job))
     plain.store.delete("out/_SUCCESS")
@@ -352,14 +352,14 @@ def test_a_lost_success_file_is_made_again(plain: Output) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["", " ", "x" * 513, "\ud800"])
-def test_a_job_id_is_a_text_of_reasonable_length(plain: Output, job_id: str) -> None:
-    """Blank, oversized and invalid job ids are refused before anything is read."""
+def test_a_job_id_is_a_text_of_limited_length(plain: Output, job_id: str) -> None:
+    """Blank, oversized and invalid job ids are refused before a request is sent."""
     with pytest.raises(ConfigurationError):
         plain.begin(job_id)
 
 
-def test_the_log_may_be_read_from_the_watermark_for_what_is_begun_later(plain: Output) -> None:
-    """It is where the published versions end, and 0 where there are none."""
+def test_later_jobs_are_in_the_log_after_the_watermark(plain: Output) -> None:
+    """The watermark is the end of the published versions, and 0 if there are none."""
     assert plain.watermark() == 0
     for number in (1, 2):
         job = plain.begin()

@@ -1,4 +1,4 @@
-"""Every table keeps the contract of the port, on every server there is."""
+"""Every table keeps the contract of the port, on every available server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from commitlog.testing import check_table
 LEASES = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl")
 SCHEMAS = (LEASES, TableSchema(hash_key="name"))
 
-#: What a server is known not to do.
+#: Features that a server is known to lack.
 LACKS = {"dynalite": {"transactions": False, "returns_old_item": False, "empty_values": False}}
 
 Opener = Callable[[TableSchema], Table]
@@ -32,13 +32,13 @@ Opener = Callable[[TableSchema], Table]
     ]
 )
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which table, or which server, the test runs over."""
+    """The table, or the server, of the test."""
     return str(request.param)
 
 
 @pytest.fixture
 def opened(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Opens one and the same new table, under the keys given, each time anew."""
+    """A function that opens the same new table with the given keys."""
     options: dict[str, str] = {}
     if kind == "memory":
         url = f"memory://{tmp_path}"
@@ -59,15 +59,15 @@ def opened(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterato
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["ranged", "plain"])
-def test_contract(opened: Opener, kind: str, schema: TableSchema) -> None:
-    """The table keeps every rule of the port, with and without a range key."""
+def test_a_table_keeps_the_contract(opened: Opener, kind: str, schema: TableSchema) -> None:
+    """It keeps every rule of the port, with and without a range key."""
     table = opened(schema)
     table.create()
     check_table(table, **LACKS.get(kind, {}))
 
 
-def test_contract_needs_nothing_else(opened: Opener, kind: str) -> None:
-    """The contract can be checked on a table in use, and again: it keeps to keys of its own."""
+def test_the_contract_can_be_checked_on_a_table_in_use(opened: Opener, kind: str) -> None:
+    """The check can be repeated, and uses only its own keys."""
     table = opened(LEASES)
     table.create()
     table.put({"path": "a", "etag": "*", "generation": 1})
@@ -76,8 +76,8 @@ def test_contract_needs_nothing_else(opened: Opener, kind: str) -> None:
     assert table.get(Key("a", "*")) == {"path": "a", "etag": "*", "generation": 1}
 
 
-def test_racing_creators(opened: Opener) -> None:
-    """Of several that create the table at once one is told that it did, and all can use it."""
+def test_one_of_several_concurrent_creators_succeeds(opened: Opener) -> None:
+    """Exactly one `create` returns true, and all creators can use the table."""
     tables = [opened(LEASES) for _ in range(4)]
     start = threading.Barrier(len(tables), timeout=30)
 
@@ -92,8 +92,8 @@ def test_racing_creators(opened: Opener) -> None:
     assert {item["path"] for item in tables[0].scan()} == {"0", "1", "2", "3"}
 
 
-def test_missing_table(opened: Opener) -> None:
-    """Every method of a table that does not exist says so, and how to create it."""
+def test_a_missing_table_is_reported(opened: Opener) -> None:
+    """Every method raises an error that says how to create the table."""
     table = opened(LEASES)
     key = Key("a", "*")
     for call in (
@@ -110,8 +110,8 @@ def test_missing_table(opened: Opener) -> None:
         assert not isinstance(caught.value, NotFound)
 
 
-def test_other_keys(opened: Opener) -> None:
-    """A table of other keys is refused with the keys it has and those needed, and left as it is."""
+def test_a_table_with_other_keys_is_refused(opened: Opener) -> None:
+    """The error has the actual and the required keys, and the table is unchanged."""
     opened(LEASES).create()
     for wanted in (TableSchema(hash_key="path"), TableSchema(hash_key="p", range_key="etag")):
         table = opened(wanted)
@@ -122,13 +122,13 @@ def test_other_keys(opened: Opener) -> None:
                 assert word in str(caught.value)
         with pytest.raises(WrongTableSchema):
             table.put({wanted.hash_key: "a", "etag" if wanted.range_key else "x": "*"})
-        # What is there can be looked at all the same.
+        # The table can still be described.
         assert table.describe().schema.range_key == "etag"
     assert list(opened(LEASES).scan()) == []
 
 
-def test_describe(opened: Opener, kind: str) -> None:
-    """A description has the keys, the TTL attribute, the format and a time of creation."""
+def test_a_description_has_the_properties_of_the_table(opened: Opener, kind: str) -> None:
+    """It has the keys, the TTL attribute, the format and the creation time."""
     table = opened(LEASES)
     table.create()
     info = table.describe()
@@ -140,8 +140,8 @@ def test_describe(opened: Opener, kind: str) -> None:
     assert "secret" not in f"{info}{table!r}"
 
 
-def test_large_pages(opened: Opener) -> None:
-    """More items than fit one page of the service all come, in order and once."""
+def test_many_pages_are_read_completely(opened: Opener) -> None:
+    """More items than fit into one page are all returned, in order and once."""
     table = opened(LEASES)
     table.create()
     parts = [f"{i:04}" for i in range(40)]
@@ -151,8 +151,8 @@ def test_large_pages(opened: Opener) -> None:
     assert sorted(str(item["etag"]) for item in table.scan()) == parts
 
 
-def test_many_puts(opened: Opener) -> None:
-    """Each is done by itself: those of which the condition does not hold are told, and left out."""
+def test_many_puts_are_independent(opened: Opener) -> None:
+    """Items whose condition does not hold are returned, and not written."""
     table = opened(LEASES)
     table.create()
     items: list[Item] = [{"path": "a", "etag": f"{number:03}", "data": b"x"} for number in range(250)]
@@ -165,8 +165,8 @@ def test_many_puts(opened: Opener) -> None:
         table.put_all([{"path": "b", "etag": "1", "data": None}])  # type: ignore[dict-item]
 
 
-def test_large_transaction(opened: Opener, kind: str) -> None:
-    """A transaction takes a hundred writes."""
+def test_a_transaction_takes_a_hundred_writes(opened: Opener, kind: str) -> None:
+    """All of them are applied."""
     if kind in LACKS:
         pytest.skip("has no transactions")
     table = opened(LEASES)

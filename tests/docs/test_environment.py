@@ -1,4 +1,4 @@
-"""The tables of environment variables in docs/operations.md, held to what the code does."""
+"""The tables of environment variables in docs/operations.md match the behaviour of the code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from commitlog.tables.open import open_table
 from support.project import ROOT
 from support.servers import Ministack
 
-#: A value of each variable that differs from what there is without it.
+#: For each variable, a value that differs from the default.
 VALUES = {
     "AWS_ACCESS_KEY_ID": "other",
     "AWS_SECRET_ACCESS_KEY": "other",
@@ -47,7 +47,7 @@ _CREDENTIALS = "[{}]\naws_access_key_id = {}\naws_secret_access_key = s\n"
 
 
 def rows(begin: str) -> Iterator[list[str]]:
-    """Yield the cells of the rows of the section's tables that begin with such a variable."""
+    """Yield the cells of the section's table rows whose variables begin with `begin`."""
     text = (ROOT / "docs/operations.md").read_text().split("\n## Environment variables\n")[1]
     for line in text.split("\n## ")[0].splitlines():
         if re.match(rf"\| `({begin})", line):
@@ -55,7 +55,7 @@ def rows(begin: str) -> Iterator[list[str]]:
 
 
 def parameters(command: click.Command) -> Iterator[click.Parameter]:
-    """Yield the parameters of a command, and of all below it."""
+    """Yield the parameters of a command and of all its subcommands."""
     yield from command.params
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -65,8 +65,8 @@ def parameters(command: click.Command) -> Iterator[click.Parameter]:
             yield from parameters(child)
 
 
-def test_each_variable_of_the_project_is_an_option_as_the_table_says() -> None:
-    """None is missing, none is left over, and each names its option."""
+def test_the_table_lists_each_variable_with_its_options() -> None:
+    """The table has exactly the variables of the command line."""
     options: dict[str, set[str]] = {}
     for each in parameters(main):
         if isinstance(each.envvar, str) and isinstance(each, click.Option):
@@ -77,8 +77,8 @@ def test_each_variable_of_the_project_is_an_option_as_the_table_says() -> None:
     assert arguments == {row[0].strip("`") for row in rows("COMMITLOG_") if "argument" in row[1]}
 
 
-def test_the_library_reads_the_variables_that_the_table_says() -> None:
-    """Nothing outside of the command line knows of any other."""
+def test_the_library_reads_the_variables_in_the_table() -> None:
+    """No module outside of the command line uses another variable."""
     stated = {row[0].strip("`") for row in rows("COMMITLOG_") if row[2].startswith("yes")}
     known = {
         node.value
@@ -92,7 +92,7 @@ def test_the_library_reads_the_variables_that_the_table_says() -> None:
 
 
 def resolved() -> dict[str, Any]:
-    """Return what the environment decides."""
+    """Return the settings that the environment determines."""
     session = AwsSession(AwsOptions())
     credentials = session.credentials()
     return {
@@ -106,10 +106,10 @@ def resolved() -> dict[str, Any]:
     }
 
 
-def test_each_variable_of_aws_decides_what_the_table_says(
+def test_each_variable_of_aws_determines_the_settings_in_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it, and nothing else."""
+    """It determines all of these settings, and no others."""
     (tmp_path / "config").write_text(_CONFIG)
     (tmp_path / "credentials").write_text(
         _CREDENTIALS.format("default", "k") + _CREDENTIALS.format("other", "o")
@@ -130,10 +130,10 @@ def test_each_variable_of_aws_decides_what_the_table_says(
 
 
 @pytest.mark.servers
-def test_variables_of_aws_alone_lead_the_library_and_the_command_line(
+def test_variables_of_aws_configure_the_library_and_the_command_line(
     ministack: Ministack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the same store and table."""
+    """With these variables alone, both use the same store and table."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", ministack.endpoint_url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ministack.access_key_id)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ministack.secret_access_key)

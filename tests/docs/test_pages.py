@@ -1,4 +1,4 @@
-"""The documentation: its examples run, its links lead somewhere, and what it names exists."""
+"""The documentation: its examples run, its links are valid, and the names in it exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _name(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in page.read_text()], ids=_name)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every example that begins with a prompt does what the page says, in an empty directory."""
+    """Every example that begins with a prompt has the result on the page, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
     assert result.attempted
@@ -38,13 +38,13 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link names a file that is there, and a heading that is in it."""
+def test_links_are_valid(page: Path) -> None:
+    """Every relative link has an existing file as its target, and an existing heading in it."""
     assert not list(broken_links(page))
 
 
 def test_json_and_python_parse() -> None:
-    """What the pages show as JSON or Python is."""
+    """JSON and Python blocks on the pages are valid."""
     for page in PAGES:
         for language, block in FENCE.findall(page.read_text()):
             if language == "json":
@@ -76,7 +76,7 @@ def _uses() -> list[tuple[str, list[str]]]:
     ("page", "words"), _uses(), ids=lambda value: " ".join(value) if isinstance(value, list) else value
 )
 def test_commands_exist(page: str, words: list[str]) -> None:
-    """Every command and option that the pages show is one that the program has."""
+    """Every command and option on the pages exists in the program."""
     command: click.Command = main
     while isinstance(command, click.Group) and words:
         found = command.get_command(click.Context(command), words[0])
@@ -88,7 +88,7 @@ def test_commands_exist(page: str, words: list[str]) -> None:
 
 
 def test_options_named_alone_exist() -> None:
-    """Every option that operations.md names by itself is one that some command has."""
+    """Every option that operations.md names without a command belongs to some command."""
     known = {"--help", "--version"} | set(_options(main))
     text = (ROOT / "docs/operations.md").read_text()
     spans = " ".join(re.findall(r"`(--[^`\n]+)`", without_code(text)))
@@ -96,14 +96,14 @@ def test_options_named_alone_exist() -> None:
 
 
 def test_variables_named_in_the_docs_exist() -> None:
-    """Every COMMITLOG_ variable in the pages is read by some command, and operations.md has them all."""
+    """Every COMMITLOG_ variable on the pages is read by some command, and the pages name all of them."""
     known = set(_variables(main))
     named = {name for page in PAGES for name in re.findall(r"(?<!_)COMMITLOG_[A-Z_]+", page.read_text())}
     assert named == known
 
 
-def test_operators_are_told_about_every_error() -> None:
-    """operations.md says of each error that can reach a user what is so and what to do."""
+def test_operations_documents_every_error() -> None:
+    """operations.md names each error that can reach a user."""
     text = (ROOT / "docs/operations.md").read_text()
     inner = {"CommitError", "TransactionCanceled"}
     assert not [name for name in errors.__all__ if name not in inner and f"`{name}`" not in text]
@@ -114,7 +114,7 @@ def _modules() -> Iterator[tuple[str, ast.Module]]:
         yield _name(file), ast.parse(file.read_text())
 
 
-def test_boto3_is_imported_nowhere_as_the_decision_says() -> None:
+def test_no_module_imports_boto3() -> None:
     """Decision 0002 says that no module of the package imports boto3."""
     importing = {
         name
@@ -126,8 +126,8 @@ def test_boto3_is_imported_nowhere_as_the_decision_says() -> None:
     assert not importing
 
 
-def test_state_of_modules_is_where_the_decision_says() -> None:
-    """Decision 0005 names every module that keeps state of its own: a registry, and its lock."""
+def test_the_decision_names_all_modules_with_state() -> None:
+    """Decision 0005 names every module that keeps module-level state: a registry, and its lock."""
     keeping = {
         name.removeprefix("commitlog/")
         for name, module in _modules()
@@ -140,7 +140,7 @@ def test_state_of_modules_is_where_the_decision_says() -> None:
     assert keeping == set(re.findall(r"`([\w/]+\.py)`", decision.read_text()))
 
 
-def test_every_command_explains_itself() -> None:
+def test_every_command_has_a_help_text() -> None:
     """Each command has a help text with an example, and each of its options has a help text."""
     for path, command in _commands(main, "commitlog"):
         assert command.help, path

@@ -1,4 +1,4 @@
-"""What the pages say of requests, held to what is sent: the cost of a probe, and the permissions."""
+"""Statements of the documentation about requests match the requests sent: costs and permissions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DOCS = ROOT / "docs"
 
 @frozen
 class Sent:
-    """A request that went out."""
+    """A request that was sent."""
 
     method: str
     target: str
@@ -41,7 +41,7 @@ class Sent:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
-    """All requests to S3 and DynamoDB, as they go out."""
+    """All requests to S3 and DynamoDB, in order."""
     requests: list[Sent] = []
     begin = ConnectionPool.begin
 
@@ -56,11 +56,11 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
     return requests
 
 
-# -- what a probe costs ------------------------------------------------------------------------------
+# -- cost of a probe ---------------------------------------------------------------------------------
 
 
 def _counted(server: Ministack | Seaweedfs | Juicefs, sent: list[Sent]) -> dict[Kind, tuple[int, bool]]:
-    """Return of each kind how many requests measuring it takes, and whether it is proven."""
+    """Return for each kind the number of requests of its probe, and whether it is proven."""
     counts = {}
     store = open_store(f"s3://{server.new_bucket()}/a", **server.options)
     with ThreadPoolExecutor(RACERS) as executor:
@@ -73,10 +73,10 @@ def _counted(server: Ministack | Seaweedfs | Juicefs, sent: list[Sent]) -> dict[
 
 
 @pytest.mark.all
-def test_the_cost_of_a_probe_is_what_the_page_says(
+def test_the_cost_of_a_probe_matches_the_page(
     ministack: Ministack, seaweedfs: Seaweedfs, juicefs: Juicefs, sent: list[Sent]
 ) -> None:
-    """docs/protocol.md has the number of requests for each kind that is proven, and the sums."""
+    """docs/protocol.md has the number of requests for each proven kind, and the sums."""
     text = (DOCS / "protocol.md").read_text()
     honoured: dict[Kind, int] = {}
     for server in (ministack, seaweedfs):
@@ -95,10 +95,10 @@ def test_the_cost_of_a_probe_is_what_the_page_says(
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_the_cost_of_a_job_without_a_table_is_what_the_page_says(
+def test_the_cost_of_a_job_without_a_table_matches_the_page(
     ministack: Ministack, sent: list[Sent], mode: Mode
 ) -> None:
-    """docs/spark.md says how many requests of a job are the probe's: the first one, and those after."""
+    """docs/spark.md has the number of requests of the probe for the first job, and for later ones."""
     [stated] = re.findall(
         r"(\d+) small requests for the first job of an output,\s+(\d+) for each later one",
         (DOCS / "spark.md").read_text(),
@@ -134,7 +134,7 @@ class Needed:
 
 
 def _needed(each: Sent) -> Iterator[Needed]:
-    """Yield the permissions that AWS asks for before it does what a request says."""
+    """Yield the permissions that AWS requires for a request."""
     if "x-amz-target" in each.headers:
         action = each.headers["x-amz-target"].partition(".")[2]
         table = json.loads(each.body)["TableName"]
@@ -191,10 +191,10 @@ def _allows(statement: Mapping[str, Any], needed: Needed) -> bool:
     )
 
 
-def test_the_policy_of_the_page_allows_what_is_sent(
+def test_the_policy_of_the_page_allows_all_requests(
     ministack: Ministack, sent: list[Sent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commands and jobs under a prefix, with and without a table, and the probes that they make."""
+    """This covers commands and jobs under a prefix, with and without a table, and their probes."""
     bucket, name = ministack.new_bucket(), ministack.new_table_name()
     place = f"endpoint_url={ministack.endpoint_url}&region={ministack.region}"
     table = f"dynamodb://{name}?{place}"
@@ -241,8 +241,8 @@ def test_the_policy_of_the_page_allows_what_is_sent(
     assert any(f"/{bucket}/.commitlog-probe-" in unquote(each.target) for each in sent)
 
 
-def test_the_policy_of_the_page_allows_no_more_than_it_says() -> None:
-    """It names region, account and table, and what may be listed."""
+def test_the_policy_of_the_page_is_limited() -> None:
+    """It is limited to region, account, table, and listed prefixes."""
     statements = _policy("bucket", "commits")
     outside = [
         Needed("s3:GetObject", "arn:aws:s3:::bucket/other/a"),

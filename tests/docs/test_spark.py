@@ -1,4 +1,4 @@
-"""The examples of Spark in README and docs run as they stand, page by page, in a process of a user's."""
+"""The Spark examples in README and docs run unchanged, page by page, in a separate process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 _OF_SPARK = re.compile(r"[Ss]park|\.write\.|writeStream")
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-#: Pages with examples of Spark, and what their text says is there before, as far as no example makes it.
+#: Pages with Spark examples, and the setup that their text assumes and no example does.
 PAGES = {
     "README.md": "",
     "docs/quickstart.md": "import commitlog\nspark = commitlog.spark.session()\ndf = spark.range(3)\n",
@@ -39,7 +39,7 @@ PAGES = {
     ),
 }
 
-#: Runs the blocks of one page, and prints which ones; a failure names the block.
+#: Runs the blocks of one page, and prints their number. A failure prints the block.
 _RUN = """
 import json, sys
 
@@ -66,7 +66,7 @@ def _blocks(page: str) -> list[str]:
 
 
 def _here(text: str, top: Path) -> str:
-    """Return `text` with directories below `top` in the place of buckets and of those of a server."""
+    """Return `text` with local directories below `top` in place of buckets and server paths."""
     text = re.sub(r"s3a://", f"file:{top}/s3/", text)
     text = re.sub(r"s3://", f"{top}/s3/", text)
     text = text.replace("dynamodb://ingest", f"sqlite://{top}/ingest.sqlite")
@@ -74,14 +74,14 @@ def _here(text: str, top: Path) -> str:
 
 
 def test_every_page_with_examples_is_run() -> None:
-    """No page has an example of Spark that no test runs."""
+    """No page has a Spark example that no test runs."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert {str(p.relative_to(ROOT)) for p in pages if _blocks(str(p))} == PAGES.keys()
 
 
 @pytest.mark.parametrize("page", with_all_but(lambda page: page == "README.md", PAGES))
 def test_examples_of_spark_run(page: str, tmp_path: Path) -> None:
-    """Each example of the page does without an error what it shows, after those before it."""
+    """Each example of the page runs without an error after the previous ones."""
     from commitlog.namespaces import create_namespace
     from commitlog.spark import committer_jar
 

@@ -1,4 +1,4 @@
-"""The guide's table of guarantees, held against the tests that it names."""
+"""The table of guarantees in the guide, and the tests that it names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from support.project import ROOT, TESTS
 
 
-def test_every_guarantee_is_shown_by_a_test() -> None:
-    """Each row of the table names tests that exist, by function or by file; no row is missing."""
+def test_every_guarantee_has_a_test() -> None:
+    """Each row of the table names existing tests, by function or by file. No row is missing."""
     guide = (ROOT / "docs" / "spark.md").read_text()
     header, *rows = re.findall(r"^\| (G\d+)? ?\| .* \| (.*) \|$", guide, re.MULTILINE)
     assert header == ("", "shown by")
