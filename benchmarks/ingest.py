@@ -43,7 +43,7 @@ AIMS = {
 _PARTS = ("listing", "history", "speed")
 
 #: The ending of a ratio's name, by the source that ours is compared with.
-_BESIDE = {"built-in": "over_builtin", "built-in tuned": "over_builtin_tuned"}
+_RATIO_ENDINGS = {"built-in": "over_builtin", "built-in tuned": "over_builtin_tuned"}
 
 
 @frozen(kw_only=True)
@@ -174,14 +174,14 @@ def _speed_figures(name: str, data: DataSet, runs: Mapping[str, Sequence[Run]]) 
 
 def _speed_ratios(name: str, runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
     found, mine = {}, runs["ours"]
-    for way, beside in _BESIDE.items():
+    for way, ending in _RATIO_ENDINGS.items():
         theirs = runs[way]
         for kind, of in (
             ("", lambda run: run.cost.wall),
             ("_batch", lambda run: run.batches),
             ("_cpu", lambda run: run.cost.cpu),
         ):
-            found[f"{name}{kind}_{beside}"] = round(ratio(map(of, theirs), map(of, mine)), 3)
+            found[f"{name}{kind}_{ending}"] = round(ratio(map(of, theirs), map(of, mine)), 3)
     return found
 
 

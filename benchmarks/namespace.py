@@ -42,7 +42,7 @@ AIMS = {
 _PARTS = ("rename", "rates", "requests", "publish")
 
 #: The directory size for the comparison with s3fs.
-_BESIDE = 1_000
+_COMPARED_SIZE = 1_000
 
 
 @frozen(kw_only=True)
@@ -56,13 +56,18 @@ class Scale:
 
 FULL = Scale(
     renames=RenameSizes(
-        files=(1, _BESIDE, 100_000), rounds=200, beside=(1, _BESIDE, 10_000), rounds_beside=3
+        files=(1, _COMPARED_SIZE, 100_000),
+        rounds=200,
+        s3fs_files=(1, _COMPARED_SIZE, 10_000),
+        s3fs_rounds=3,
     ),
     rates=RateSizes(clients=(1, 8), shards=(1, 8), seconds=0.5, rounds=3),
     publish=PublishSizes(files=10_000, rounds=1),
 )
 QUICK = Scale(
-    renames=RenameSizes(files=(1, _BESIDE, 5_000), rounds=30, beside=(1, _BESIDE), rounds_beside=1),
+    renames=RenameSizes(
+        files=(1, _COMPARED_SIZE, 5_000), rounds=30, s3fs_files=(1, _COMPARED_SIZE), s3fs_rounds=1
+    ),
     rates=RateSizes(clients=(1, 8), shards=(1,), seconds=0.2, rounds=1),
     publish=PublishSizes(files=200, rounds=1),
 )
@@ -88,13 +93,15 @@ def _measure_renames(scale: Scale, scratch: Path, *, s3fs: bool, seaweedfs: bool
         rows += measure_s3fs(server, scale.renames, _say)
     if seaweedfs:
         with Seaweedfs() as other:
-            sizes = evolve(scale.renames, beside=(_BESIDE,))
+            sizes = evolve(scale.renames, s3fs_files=(_COMPARED_SIZE,))
             rows += measure_s3fs(other, sizes, _say)
-    mine = _median(rows, DYNAMODB, _BESIDE)
-    ratios["rename_over_s3fs"] = round(mine / _median(rows, "ministack", _BESIDE), 6)
+    mine = _median(rows, DYNAMODB, _COMPARED_SIZE)
+    ratios["rename_over_s3fs"] = round(mine / _median(rows, "ministack", _COMPARED_SIZE), 6)
     if seaweedfs:
-        ratios["rename_over_s3fs_seaweedfs"] = round(mine / _median(rows, "seaweedfs", _BESIDE), 6)
-    most, measured = scale.renames.files[-1], scale.renames.beside[-1]
+        ratios["rename_over_s3fs_seaweedfs"] = round(
+            mine / _median(rows, "seaweedfs", _COMPARED_SIZE), 6
+        )
+    most, measured = scale.renames.files[-1], scale.renames.s3fs_files[-1]
     scaled = _median(rows, "ministack", measured) * most / measured
     name = f"rename_{most}_over_s3fs_scaled_from_{measured}"
     ratios[name] = round(_median(rows, DYNAMODB, most) / scaled, 6)

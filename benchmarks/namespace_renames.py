@@ -34,14 +34,14 @@ class RenameSizes:
     Attributes:
         files: numbers of files of the directories, the smallest first.
         rounds: how often each directory is renamed.
-        beside: the same for the directories that s3fs renames.
-        rounds_beside: how often s3fs renames each directory; once if it has more than a thousand files.
+        s3fs_files: the same for the directories that s3fs renames.
+        s3fs_rounds: how often s3fs renames each directory; once if it has more than a thousand files.
     """
 
     files: Sequence[int]
     rounds: int
-    beside: Sequence[int]
-    rounds_beside: int
+    s3fs_files: Sequence[int]
+    s3fs_rounds: int
 
 
 def measure_renames(
@@ -103,7 +103,7 @@ def measure_s3fs(
 
     kind = type(server).__name__.lower()
     rows = []
-    for files in sizes.beside:
+    for files in sizes.s3fs_files:
         say(f"renames, s3fs on {kind}: {files} files")
         bucket = server.new_bucket()
         _store(server, bucket, files)
@@ -115,7 +115,7 @@ def measure_s3fs(
             use_listings_cache=False,
             skip_instance_cache=True,
         )
-        rounds = 1 if files > 1000 else sizes.rounds_beside
+        rounds = 1 if files > 1000 else sizes.s3fs_rounds
         times = []
         for turn in range(rounds):
             source, target = f"{bucket}/{turn}", f"{bucket}/{turn + 1}"

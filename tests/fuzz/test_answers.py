@@ -1,6 +1,7 @@
-"""Whatever a server, or something that stands between, answers: it is understood, or the error says
-what is known. A read that was not understood is `Unavailable`; a write is `OutcomeUnknown`, unless the
-answer proves that nothing happened; none is ever taken for done because of what only looks like success.
+"""Any response of a server or of a proxy is read correctly, or the error states the known outcome.
+
+A read whose response is invalid raises `Unavailable`. A write raises `OutcomeUnknown`, unless the
+response proves that nothing happened. A response that only looks like a success is never taken for one.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ fuzz = Properties()
 
 @pytest.fixture(scope="module")
 def canned() -> Iterator[Canned]:
-    """A server that says anything."""
+    """A server that sends any response."""
     with Canned() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def pool(canned: Canned) -> Iterator[ConnectionPool]:
-    """A client of it."""
+    """A client of the server."""
     client = ConnectionPool(
         f"http://127.0.0.1:{canned.port}", connect_timeout=30, read_timeout=30, max_idle=0
     )
@@ -69,7 +70,7 @@ def _options(canned: Canned) -> AwsOptions:
 
 @pytest.fixture(scope="module")
 def store(canned: Canned) -> Iterator[S3Store]:
-    """An S3 store on it, below a prefix."""
+    """An S3 store on the server, below a prefix."""
     opened = S3Store(
         "s3://bucket/root", options=_options(canned), clock=ManualClock(), backoff=Backoff(tries=2)
     )
@@ -79,7 +80,7 @@ def store(canned: Canned) -> Iterator[S3Store]:
 
 @pytest.fixture(scope="module")
 def table(canned: Canned) -> Iterator[DynamoTable]:
-    """A DynamoDB table on it."""
+    """A DynamoDB table on the server."""
     opened = DynamoTable(
         parse_table_url("dynamodb://table"),
         TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl"),
@@ -114,17 +115,17 @@ ANSWERS = (
     | st.builds(http, st.binary(max_size=9), transfer_encoding=wild_texts),
     method=st.sampled_from(["GET", "HEAD", "PUT"]),
 )
-def test_any_answer_is_complete_or_none(
+def test_any_response_is_complete_or_refused(
     answer: bytes, method: str, canned: Canned, pool: ConnectionPool
 ) -> None:
-    """What comes over the pool is a response, or it is not known what came of the request."""
+    """The pool returns a response, or raises `OutcomeUnknown`."""
     canned.give(answer)
     found = outcome(pool.begin(method, "/", {}), OutcomeUnknown)
     assert isinstance(found, OutcomeUnknown) or 100 <= found.status <= 999
 
 
-def test_no_beginning_of_an_answer_is_one(canned: Canned, pool: ConnectionPool) -> None:
-    """Cut anywhere before its end, an answer that tells its length is none."""
+def test_a_truncated_response_is_refused(canned: Canned, pool: ConnectionPool) -> None:
+    """This holds for every prefix of a response with a known length."""
     for answer in ANSWERS[:2]:
         for length in range(len(answer)):
             canned.give(answer[:length])
@@ -151,17 +152,17 @@ def test_no_beginning_of_an_answer_is_one(canned: Canned, pool: ConnectionPool) 
         b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000 + http(b"hello"),
     ],
 )
-def test_a_number_that_is_none_ends_the_answer(
+def test_invalid_numbers_in_a_response_are_refused(
     answer: bytes, canned: Canned, pool: ConnectionPool
 ) -> None:
-    """Lengths and statuses that only Python would read, and heads without end, are no answer."""
+    """Lengths and statuses that only Python would parse are refused, and so are endless heads."""
     canned.give(answer)
     assert isinstance(outcome(pool.begin("GET", "/", {}), OutcomeUnknown), OutcomeUnknown)
 
 
 @pytest.mark.parametrize("length", ["%d", "chunked"])
-def test_a_promised_length_takes_no_memory(length: str, canned: Canned, pool: ConnectionPool) -> None:
-    """Memory is taken for what has come, not for what is said to come."""
+def test_an_announced_length_takes_no_memory(length: str, canned: Canned, pool: ConnectionPool) -> None:
+    """Memory is allocated for the received bytes, not for the announced length."""
     promised = 2**36
     if length == "chunked":
         head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n" % promised
@@ -174,8 +175,8 @@ def test_a_promised_length_takes_no_memory(length: str, canned: Canned, pool: Co
 
 
 @pytest.mark.parametrize("size", [0, 1, 16 * 2**20 - 1, 16 * 2**20 + 1, 50 * 2**20])
-def test_a_large_answer_is_read_whole(size: int, canned: Canned, pool: ConnectionPool) -> None:
-    """Bodies beyond what is trusted at once come out as they were sent."""
+def test_a_large_response_is_read_completely(size: int, canned: Canned, pool: ConnectionPool) -> None:
+    """Bodies larger than the buffer that is allocated at once are received unchanged."""
     body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     canned.give(http(body))
     found = pool.begin("GET", "/", {})()
@@ -186,7 +187,7 @@ def test_a_large_answer_is_read_whole(size: int, canned: Canned, pool: Connectio
 
 
 def xml(tag: str, content: str) -> bytes:
-    """Return a body of S3's."""
+    """Return an XML body in the namespace of S3."""
     head = '<?xml version="1.0" encoding="UTF-8"?>'
     return f'{head}<{tag} xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{content}</{tag}>'.encode()
 
@@ -218,7 +219,7 @@ LAUGHS = b"".join(
     ]
 )
 OUTSIDE = b'<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><Error><Code>&f;</Code></Error>'
-#: Bodies that are no XML of S3's, whatever is asked.
+#: Bodies that are not XML of S3.
 FOREIGN = (
     b"",
     b"<html><body>Please log in</body></html>",
@@ -238,16 +239,16 @@ FOREIGN = (
 
 
 @fuzz(400, body=st.sampled_from(BODIES).flatmap(damaged_bytes) | st.binary(max_size=60))
-def test_any_body_is_xml_or_none(body: bytes) -> None:
-    """The parser of answers raises nothing."""
+def test_any_body_is_parsed_without_an_error(body: bytes) -> None:
+    """The parser returns the XML or None, and raises nothing."""
     outcome(lambda: parse(body))
     code, message = outcome(lambda: error_of(body))
     assert isinstance(code, str) and isinstance(message, str)
 
 
 @pytest.mark.parametrize("body", FOREIGN)
-def test_a_foreign_body_is_no_error_of_ours(body: bytes) -> None:
-    """Entities are not expanded without bound, nor fetched; no encoding raises."""
+def test_a_foreign_body_is_parsed_safely(body: bytes) -> None:
+    """Entities are neither expanded without bound nor fetched, and no encoding raises an error."""
     found = outcome(lambda: error_of(body))
     assert "root:" not in str(found) and len(str(found)) < 100
 
@@ -259,8 +260,8 @@ def test_a_foreign_body_is_no_error_of_ours(body: bytes) -> None:
         r"\A[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d\d:\d\d:\d\d ([+-]\d{1,20}|GMT)\Z"
     ),
 )
-def test_any_date_is_a_time_or_none(text: str) -> None:
-    """A header's date is an epoch second, or is not told."""
+def test_any_date_is_parsed_or_none(text: str) -> None:
+    """The date of a header is an epoch second, or None."""
     assert isinstance(outcome(lambda: http_date(text)), int | None)
 
 
@@ -312,10 +313,10 @@ answers = st.builds(lambda body, status, told: http(body, status, **told), bodie
 
 
 @fuzz(200, call=st.sampled_from(sorted(READS)), first=answers, second=answers)
-def test_any_answer_to_a_read_is_understood_or_unavailable(
+def test_any_response_to_a_read_is_read_or_unavailable(
     call: str, first: bytes, second: bytes, canned: Canned, store: S3Store
 ) -> None:
-    """A read returns what the answer says, or an error of ours; and it ends."""
+    """A read returns the content of the response, or raises an error of ours, after few requests."""
     canned.give(first, second)
     found = outcome(lambda: READS[call](store), CommitError)
     assert canned.served < ENOUGH
@@ -327,10 +328,10 @@ def test_any_answer_to_a_read_is_understood_or_unavailable(
 
 
 @fuzz(200, call=st.sampled_from(sorted(WRITES)), first=answers, second=answers)
-def test_any_answer_to_a_write_is_understood_or_an_error(
+def test_any_response_to_a_write_is_read_or_an_error(
     call: str, first: bytes, second: bytes, canned: Canned, store: S3Store
 ) -> None:
-    """A write returns, or raises an error of ours; and it ends."""
+    """A write returns, or raises an error of ours, after few requests."""
     canned.give(first, second)
     outcome(lambda: WRITES[call](store), CommitError)
     assert canned.served < ENOUGH
@@ -338,10 +339,10 @@ def test_any_answer_to_a_write_is_understood_or_an_error(
 
 @pytest.mark.parametrize("body", FOREIGN)
 @pytest.mark.parametrize("call", ["put", "copy", "publish", "delete_many"])
-def test_success_that_is_none_of_s3s_is_unknown(
+def test_a_foreign_success_response_to_a_write_is_an_unknown_outcome(
     call: str, body: bytes, canned: Canned, store: S3Store
 ) -> None:
-    """Something that answers to all with 200, such as a page that wants a login, did not write."""
+    """For example, a login page with status 200 does not prove a write."""
     canned.give(http(body))
     found = outcome(lambda: WRITES[call](store), OutcomeUnknown)
     if call == "delete_many":
@@ -353,7 +354,7 @@ def test_success_that_is_none_of_s3s_is_unknown(
 
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "206 Partial Content"])
 @pytest.mark.parametrize("call", sorted(READS))
-def test_a_read_of_nothing_of_s3s_is_unavailable(
+def test_a_foreign_success_response_to_a_read_is_unavailable(
     call: str, status: str, canned: Canned, store: S3Store
 ) -> None:
     """Such a page is neither an object nor an empty listing."""
@@ -391,10 +392,10 @@ def test_a_read_of_nothing_of_s3s_is_unavailable(
         ("uploads", UPLOADS.replace(b"<UploadId>u</UploadId>", b"<UploadId/>")),
     ],
 )
-def test_a_listing_that_is_none_is_unavailable(
+def test_an_invalid_listing_is_unavailable(
     call: str, answer: bytes, canned: Canned, store: S3Store
 ) -> None:
-    """Listings without an end, of other keys, or with fields that are none are not used in part."""
+    """Endless listings, and listings with other keys or invalid fields, are not used in part."""
     canned.give(http(answer))
     assert isinstance(outcome(lambda: READS[call](store), Unavailable), Unavailable)
     assert canned.served < 5
@@ -412,16 +413,16 @@ def test_a_listing_that_is_none_is_unavailable(
         ("", b"bcd"),
     ],
 )
-def test_another_range_than_was_asked_for_is_not_used(
+def test_another_range_than_the_requested_one_is_refused(
     told: str, body: bytes, canned: Canned, store: S3Store
 ) -> None:
-    """Bytes from elsewhere in the object, or fewer than it has, would be taken for its content."""
+    """Otherwise wrong or missing bytes would be returned as content."""
     canned.give(http(body, "206 Partial Content", **{**HEADERS, "Content-Range": told}))
     assert isinstance(outcome(lambda: store.get("a", start=1, end=4), Unavailable), Unavailable)
 
 
-def test_a_store_that_has_no_range_of_what_it_has_is_given_up(canned: Canned, store: S3Store) -> None:
-    """An object that is there and of which no byte can be had is `Unavailable`, after some tries."""
+def test_a_store_that_refuses_all_ranges_is_unavailable(canned: Canned, store: S3Store) -> None:
+    """An existing object whose bytes cannot be read is `Unavailable` after some attempts."""
     canned.give(http(b"", "416 Range"), http(content_length=9, **HEADERS))
     refusal, head = canned.answers
     canned.give(*[refusal, head] * 10)
@@ -430,36 +431,38 @@ def test_a_store_that_has_no_range_of_what_it_has_is_given_up(canned: Canned, st
 
 
 @pytest.mark.parametrize("call", ["head", "get"])
-def test_an_answer_without_an_etag_is_asked_for_again(call: str, canned: Canned, store: S3Store) -> None:
-    """As JuiceFS gives while an object is replaced; the object may well be the one expected."""
+def test_a_response_without_an_etag_is_requested_again(
+    call: str, canned: Canned, store: S3Store
+) -> None:
+    """JuiceFS sends it while an object is replaced. The new object may be the expected one."""
     canned.give(http(b"abc", x_amz_request_id="1"), http(b"abc", x_amz_request_id="2", ETag='"e"'))
     assert getattr(store, call)("a").etag == '"e"'
     assert canned.served == 2
 
 
 @pytest.mark.parametrize("call", ["head", "get"])
-def test_an_object_that_never_has_an_etag_is_not_read(call: str, canned: Canned, store: S3Store) -> None:
-    """The error says what to do about it."""
+def test_an_object_without_an_etag_is_unavailable(call: str, canned: Canned, store: S3Store) -> None:
+    """The error names the option to set."""
     canned.give(http(b"abc", x_amz_request_id="1"))
     with pytest.raises(Unavailable, match="keep-etag"):
         getattr(store, call)("a")
 
 
-def test_a_write_that_is_answered_without_an_etag_was_done(canned: Canned, store: S3Store) -> None:
-    """The server says who it is, so it is its answer."""
+def test_a_write_response_without_an_etag_is_a_success(canned: Canned, store: S3Store) -> None:
+    """The server identifies itself, so the response is its own."""
     canned.give(http(x_amz_request_id="1"))
     assert store.put("a", b"1").etag == ""
 
 
-def test_an_upload_without_a_name_is_not_begun(canned: Canned, store: S3Store) -> None:
-    """To abort an upload whose id is empty would be to delete the object."""
+def test_an_upload_without_an_id_is_refused(canned: Canned, store: S3Store) -> None:
+    """Aborting an upload with an empty id would delete the object."""
     canned.give(http(xml("InitiateMultipartUploadResult", "<Key>root/a</Key>")))
     with pytest.raises(Unavailable, match="UploadId"):
         store.begin_stage("a")
 
 
-def test_a_part_without_an_etag_is_not_uploaded(canned: Canned, store: S3Store) -> None:
-    """The upload could never be published: better to hear of it before the job is committed."""
+def test_a_part_without_an_etag_is_refused(canned: Canned, store: S3Store) -> None:
+    """The upload could never be published, so the error must come before the job is committed."""
     canned.give(http(INITIATED), http())
     with pytest.raises(Unavailable, match="etag"):
         store.stage("a", b"1")
@@ -482,7 +485,7 @@ DESCRIPTION = {
     "ItemCount": 3,
     "CreationDateTime": 1.5,
 }
-#: One answer that fits every request.
+#: One response that fits every request.
 ANSWER = {
     "Item": {**ITEM, "table_version": {"N": "1"}, "table_created": {"N": "1800000000000"}},
     "Items": [ITEM],
@@ -514,8 +517,8 @@ TABLE_WRITES: Mapping[str, Callable[[DynamoTable], object]] = {
 TABLE_CALLS = {**TABLE_READS, **TABLE_WRITES}
 
 
-def test_a_wrong_member_of_an_answer_is_an_error_of_ours(canned: Canned, table: DynamoTable) -> None:
-    """Whatever stands in a member's place, every call that reads it ends, and with a typed error."""
+def test_an_invalid_member_of_a_response_is_a_typed_error(canned: Canned, table: DynamoTable) -> None:
+    """For any value of a member, every call that reads it ends, at most with a typed error."""
     for name, members in (
         ("get", ["Item"]),
         ("scan", ["Items"]),
@@ -533,10 +536,10 @@ def test_a_wrong_member_of_an_answer_is_an_error_of_ours(canned: Canned, table: 
     value=st.sampled_from([ANSWER, CANCELED, FAILED]).flatmap(damaged_json),
     status=st.sampled_from(["200 OK", "400 Bad", "500 Oh"]),
 )
-def test_any_answer_to_a_table_is_understood_or_an_error(
+def test_any_response_to_a_table_is_read_or_an_error(
     call: str, value: Any, status: str, canned: Canned, table: DynamoTable
 ) -> None:
-    """Calls on a table return what the answer says, or raise an error of ours; and they end."""
+    """A call on a table returns the content of the response, or raises an error of ours."""
     canned.give(http(dumps(value).encode(), status))
     outcome(
         lambda: TABLE_CALLS[call](table), CommitError, ValueError if status[0] == "4" else CommitError
@@ -545,20 +548,20 @@ def test_any_answer_to_a_table_is_understood_or_an_error(
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"[" * 100_000, b'"x"', b"\xff", b"1" * 5000])
-def test_success_that_is_none_of_dynamodbs_is_unknown(
+def test_a_foreign_success_response_of_a_table_is_an_unknown_outcome(
     body: bytes, canned: Canned, table: DynamoTable
 ) -> None:
-    """A write of which the answer is no JSON object may have happened; a read may be tried again."""
+    """A write whose response is not a JSON object may have happened. A read may be repeated."""
     for name, call in TABLE_CALLS.items():
         canned.give(http(body))
         wanted = OutcomeUnknown if name in ("put", "delete", "transact", "create") else Unavailable
         assert type(outcome(lambda: call(table), CommitError)) is wanted  # noqa: B023
 
 
-def test_reasons_that_are_none_still_say_that_nothing_happened(
+def test_a_cancellation_with_invalid_reasons_is_a_cancellation(
     canned: Canned, table: DynamoTable
 ) -> None:
-    """A transaction that was canceled for reasons that cannot be read was canceled."""
+    """A transaction whose cancellation reasons are invalid was still canceled."""
     for value in replaced(CANCELED["CancellationReasons"]):
         canned.give(http(json.dumps({**CANCELED, "CancellationReasons": value}).encode(), "400 Bad"))
         found = outcome(lambda: TABLE_CALLS["transact"](table), CommitError)
@@ -566,23 +569,25 @@ def test_reasons_that_are_none_still_say_that_nothing_happened(
 
 
 @pytest.mark.parametrize("name", ["query", "scan"])
-def test_pages_that_do_not_advance_are_given_up(name: str, canned: Canned, table: DynamoTable) -> None:
-    """A server that gives the same page for ever is `Unavailable`."""
+def test_pages_that_do_not_advance_are_unavailable(
+    name: str, canned: Canned, table: DynamoTable
+) -> None:
+    """A server that returns the same page forever is `Unavailable`."""
     last = {"path": {"S": "a"}, "etag": {"S": "*"}}
     canned.give(http(json.dumps({"Items": [ITEM], "LastEvaluatedKey": last}).encode()))
     assert isinstance(outcome(lambda: TABLE_CALLS[name](table), Unavailable), Unavailable)
     assert canned.served < 5
 
 
-def test_tags_without_an_end_are_no_tags(canned: Canned, table: DynamoTable) -> None:
-    """A server that has always more tags is not asked for ever."""
+def test_an_endless_list_of_tags_is_ignored(canned: Canned, table: DynamoTable) -> None:
+    """The number of requests for tags is limited."""
     canned.give(http(json.dumps({"Table": DESCRIPTION, "NextToken": "t"}).encode()))
     assert outcome(lambda: table.check()) is None
     assert canned.served < ENOUGH
 
 
-def test_what_is_not_there_is_not_found(canned: Canned, store: S3Store) -> None:
-    """The plain cases work on this server, so that the others show something."""
+def test_valid_responses_are_read(canned: Canned, store: S3Store) -> None:
+    """The simple cases work with this server, so the other tests are meaningful."""
     canned.give(http(b"<Error><Code>NoSuchKey</Code></Error>", "404 Not Found"))
     assert store.begin_head("a")().info is None
     assert isinstance(outcome(lambda: store.get("a"), NotFound), NotFound)
@@ -602,7 +607,7 @@ def test_campaign(
     store: S3Store,
     table: DynamoTable,
 ) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     tried = fuzz.campaign(
         campaign_seconds, campaign_seed, canned=canned, pool=pool, store=store, table=table
     )

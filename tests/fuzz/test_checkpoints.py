@@ -1,5 +1,7 @@
-"""Whatever stands in place of a checkpoint, a list of files or a heartbeat of an output: a checkpoint
-that cannot be read is passed over, a list is corrupt, and nothing is believed that the log does not say.
+"""Damage to the checkpoints, file lists and heartbeats of an output.
+
+An unreadable checkpoint is skipped, and an invalid file list is corrupt. No call relies on data that
+contradicts the log.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ LINES = _lines()
 
 
 def check_checkpoint(data: bytes) -> None:
-    """Check that the bytes are passed over, or are a state that can be saved and loaded again."""
+    """Check that the bytes are skipped, or are a state that round-trips."""
     store = MemoryStore()
     store.put(PATH, data)
     found = outcome(lambda: checkpoints(store).load())
@@ -85,30 +87,30 @@ def check_checkpoint(data: bytes) -> None:
         assert checkpoints(again).load() == found
 
 
-def test_a_checkpoint_survives_storage() -> None:
-    """The state that the others are damages of is one."""
+def test_a_checkpoint_round_trips() -> None:
+    """The state that the other tests damage is valid."""
     store = MemoryStore()
     checkpoints(store).save(STATE)
     assert checkpoints(store).load() == STATE
 
 
-def test_a_field_of_a_checkpoint_that_is_none_is_passed_over() -> None:
-    """Whatever stands in a field's place, it is a state's, or the checkpoint is passed over."""
+def test_a_checkpoint_with_an_invalid_field_is_skipped() -> None:
+    """For any value of a field, the checkpoint is valid, or it is skipped."""
     for lines in replaced(LINES):
         if isinstance(lines, list):
             check_checkpoint(packed(lines))
 
 
 @fuzz(100, lines=damaged_json(LINES, st.sampled_from(HOSTILE)))
-def test_a_damaged_checkpoint_is_sound_or_passed_over(lines: Any) -> None:
-    """Checkpoints with several things wrong with them."""
+def test_a_damaged_checkpoint_is_valid_or_skipped(lines: Any) -> None:
+    """Checkpoints with several damaged fields."""
     if isinstance(lines, list):
         check_checkpoint(packed(lines))
 
 
 @fuzz(150, data=damaged_bytes(packed(LINES)) | damaged_bytes("\n".join(map(dumps, LINES)).encode()))
-def test_damaged_bytes_are_passed_over(data: bytes) -> None:
-    """Cut, altered, or not compressed at all."""
+def test_damaged_bytes_of_a_checkpoint_are_skipped(data: bytes) -> None:
+    """Truncated, altered, or uncompressed bytes."""
     check_checkpoint(data)
 
 
@@ -124,15 +126,15 @@ def test_damaged_bytes_are_passed_over(data: bytes) -> None:
         {"jobs": {"\ud800": 1}},
     ],
 )
-def test_what_a_checkpoint_cannot_say_is_not_believed(changes: dict[str, Any]) -> None:
-    """Another version than its name's, words for booleans, paths that lead out, half characters."""
+def test_impossible_values_in_a_checkpoint_are_refused(changes: dict[str, Any]) -> None:
+    """Another version than in its name, texts for booleans, paths that lead out, and lone surrogates."""
     store = MemoryStore()
     store.put(PATH, packed([{**LINES[0], **changes}, *LINES[1:]]))
     assert checkpoints(store).load() == State()
 
 
-def test_other_files_beside_checkpoints_are_none() -> None:
-    """Names that are no numbers, and numbers in other digits."""
+def test_other_files_next_to_checkpoints_are_ignored() -> None:
+    """Names that are not numbers, and numbers in other digits."""
     store = MemoryStore()
     for name in ("notes", "٣" * 20, "1", f"{20:020d}.old", f"-{2:019d}"):
         store.put(f"checkpoints/{name}.jsonl.gz", packed(LINES))
@@ -169,7 +171,7 @@ def read_manifest(data: bytes, manifest: Manifest) -> list[StagedFile]:
 
 
 def check_manifest(data: bytes) -> None:
-    """Check that the bytes, under a right checksum, are corrupt, or a list of as many files."""
+    """Check that the bytes, with a correct checksum, are corrupt, or a list of the right length."""
     manifest = evolve(MANIFEST, sha256=hashlib.sha256(data).hexdigest())
     found = outcome(lambda: read_manifest(data, manifest), CorruptRecord, FormatTooNew)
     if isinstance(found, list):
@@ -181,31 +183,31 @@ def check_manifest(data: bytes) -> None:
         assert manifest.name in str(found)
 
 
-def test_a_line_of_a_list_that_is_none_is_corrupt() -> None:
-    """Whatever stands in a line's place is a file, or makes the list corrupt, and it is named."""
+def test_an_invalid_line_of_a_file_list_is_corrupt() -> None:
+    """For any value of a line, the list is valid, or it is corrupt and named in the error."""
     for lines in replaced(MANIFEST_LINES):
         if isinstance(lines, list):
             check_manifest(packed(lines))
 
 
 @fuzz(100, lines=damaged_json(MANIFEST_LINES, st.sampled_from(HOSTILE)))
-def test_a_damaged_list_is_sound_or_corrupt(lines: Any) -> None:
-    """Lists with several things wrong with them."""
+def test_a_damaged_file_list_is_valid_or_corrupt(lines: Any) -> None:
+    """Lists with several damaged lines."""
     if isinstance(lines, list):
         check_manifest(packed(lines))
 
 
 @fuzz(100, data=damaged_bytes(packed(MANIFEST_LINES)))
-def test_damaged_bytes_of_a_list_are_corrupt(data: bytes) -> None:
-    """A list that does not match the checksum in its record is not read at all."""
+def test_damaged_bytes_of_a_file_list_are_corrupt(data: bytes) -> None:
+    """A list that does not match the checksum in its record is not read."""
     check_manifest(data)
     if hashlib.sha256(data).hexdigest() != MANIFEST.sha256:
         with pytest.raises(CorruptRecord, match="checksum"):
             read_manifest(data, MANIFEST)
 
 
-def test_a_list_of_a_newer_format_says_so() -> None:
-    """It is told by its format alone."""
+def test_a_file_list_of_a_newer_format_is_refused() -> None:
+    """It is recognised by its format alone."""
     data = packed([{"format": 2}, 1, "x"])
     with pytest.raises(FormatTooNew):
         read_manifest(data, evolve(MANIFEST, sha256=hashlib.sha256(data).hexdigest()))
@@ -260,8 +262,8 @@ SOUND = {"snapshot": 12, "look": 12, "begin": 12, "begin some": 12, "recover": (
 
 
 @fuzz(80, call=st.sampled_from(sorted(CALLS)), data=st.data())
-def test_no_damage_to_a_checkpoint_changes_an_answer(call: str, data: st.DataObject) -> None:
-    """The log says it all: what is said of it stays the same."""
+def test_damage_to_a_checkpoint_changes_no_result(call: str, data: st.DataObject) -> None:
+    """All results follow from the log."""
     world = World()
     path = world.checkpoint
     world.store.put(path, data.draw(damaged_bytes(world.store.get(path).data)))
@@ -270,8 +272,8 @@ def test_no_damage_to_a_checkpoint_changes_an_answer(call: str, data: st.DataObj
         world.output().begin("job-3")
 
 
-def test_a_checkpoint_under_another_number_is_not_believed() -> None:
-    """A copy of an earlier one would make jobs forgotten that were committed since."""
+def test_a_checkpoint_under_another_number_is_not_used() -> None:
+    """A copy of an earlier checkpoint would hide jobs that were committed since."""
     world = World()
     data = world.store.get(world.checkpoint).data
     world.store.put(world.checkpoint.replace("10.jsonl", "12.jsonl"), data)
@@ -282,8 +284,8 @@ def test_a_checkpoint_under_another_number_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("call", ["snapshot", "begin", "begin some", "recover", "gc"])
-def test_a_checkpoint_ahead_of_its_log_is_told(call: str) -> None:
-    """Records that were lost are not written anew: what is committed behind a gap is never read."""
+def test_a_checkpoint_ahead_of_its_log_is_reported(call: str) -> None:
+    """Lost records are not written again, because a commit behind a gap would never be read."""
     world = World()
     for path in list(world.records())[5:]:
         world.store.delete(path)
@@ -292,8 +294,8 @@ def test_a_checkpoint_ahead_of_its_log_is_told(call: str) -> None:
     assert not world.store.begin_head("out/_commitlog/00000000000000000013.json")().info
 
 
-def test_foreign_files_among_heartbeats_are_no_attempts() -> None:
-    """Taken for attempts, they would be ruled out in the log, and the log could not be read any more."""
+def test_foreign_files_among_heartbeats_are_ignored() -> None:
+    """As attempts, they would get abort records, and the log could not be read any more."""
     world = World()
     for name in (".DS_Store", "notes/x", "a" * 31):
         world.store.put(f"out/_commitlog/alive/{name}", b"mine")
@@ -304,8 +306,8 @@ def test_foreign_files_among_heartbeats_are_no_attempts() -> None:
     assert len(list(world.store.list("out/_commitlog/alive/"))) == 3
 
 
-def test_foreign_files_in_the_logs_directory_are_left_alone() -> None:
-    """Whatever lies around there is neither read nor removed."""
+def test_foreign_files_in_the_directory_of_the_log_are_kept() -> None:
+    """They are neither read nor removed."""
     world = World()
     places = ("", "pending/deep/", "manifests/", "checkpoints/", "data/", "unknown/")
     for place in places:
@@ -316,8 +318,8 @@ def test_foreign_files_in_the_logs_directory_are_left_alone() -> None:
     assert len(left) == len(places)
 
 
-def test_a_list_that_is_damaged_is_told_by_all_who_need_it() -> None:
-    """The files of a job that has too many for its record cannot be told without their list."""
+def test_a_damaged_file_list_is_reported_to_every_reader() -> None:
+    """Without its list, the files of a job with many files are unknown."""
     world = World()
     output = world.output()
     job = output.begin("many")
@@ -334,13 +336,13 @@ def test_a_list_that_is_damaged_is_told_by_all_who_need_it() -> None:
         list(manifests.read(manifest))
 
 
-def test_a_sound_output_answers() -> None:
-    """Without damage there are no errors, so that the others show something."""
+def test_an_undamaged_output_works() -> None:
+    """Without damage there are no errors, so the other tests are meaningful."""
     for name, call in CALLS.items():
         assert call(World().output()) == SOUND[name]
 
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

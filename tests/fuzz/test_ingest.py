@@ -1,4 +1,4 @@
-"""Whatever is stored in place of a source's items is read as what it says, or refused as corrupt."""
+"""Any data in place of a source's items is read as stored, or refused as corrupt."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SETTINGS = IngestSettings(
 
 
 def stored() -> dict[str, Item]:
-    """Return an item of each kind, as a source writes them, by the first segment of its key."""
+    """Return an item of each kind, written by a source, by the first segment of its key."""
     clock = ManualClock()
     store, table = Bucket(clock=clock), state_table()
     for path in ("in/a.json", "in/b.json", "in/c/d=1/täglich.csv"):
@@ -63,7 +63,7 @@ def stored() -> dict[str, Item]:
 
 ITEMS = stored()
 
-#: What reads an item of each kind, and writes it again; None for what cannot be written again.
+#: For each kind of item, its reader and its writer; None if it has no writer.
 PARSERS: dict[str, tuple[Callable[[Item], Any], Callable[[Any], Item] | None]] = {
     "list": (SourceState.from_item, SourceState.to_item),
     "epoch": (Row.from_item, lambda row: row.to_item("s")),
@@ -97,7 +97,7 @@ BODIES = {kind: fields_of(kind, ITEMS[kind]) for kind in KINDS}
 
 
 def check(kind: str, item: Item) -> None:
-    """Check that an item is corrupt, or says what is stored, and can be written as it was read."""
+    """Check that an item is corrupt, or is read as stored and round-trips."""
     read, write = PARSERS[kind]
     found = outcome(lambda: read(item), CorruptRecord, FormatTooNew)
     if isinstance(found, Exception) or write is None:
@@ -105,7 +105,7 @@ def check(kind: str, item: Item) -> None:
     again = write(found)
     assert read(again) == found
     told, wrote = fields_of(kind, item), fields_of(kind, again)
-    if kind == "settings":  # of which some may be missing, and have their defaults
+    if kind == "settings":  # some settings may be missing and have their defaults
         defaults = SourceMetadata(url="s3://lake", format="", settings=IngestSettings(source="s"))
         known = fields_of(kind, defaults.to_item())["settings"]
         names = {**known["names"], **told["settings"].get("names", {})}
@@ -114,20 +114,20 @@ def check(kind: str, item: Item) -> None:
 
 
 def kind_of(item: Item) -> Any:
-    """Return the kind of record in an item."""
+    """Return the kind of the record in an item."""
     return json.loads(opened(item))["kind"]
 
 
-def test_what_a_source_writes_is_sound() -> None:
-    """An item of each kind is there to be damaged."""
+def test_the_items_of_a_source_are_valid() -> None:
+    """There is an item of each kind to damage."""
     assert sorted(ITEMS) == KINDS
     for kind in KINDS:
         check(kind, ITEMS[kind])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_field_that_is_wrong_or_missing_is_corrupt(kind: str) -> None:
-    """Whatever stands in a field's place is read as it is stored, or makes the item corrupt."""
+def test_an_invalid_or_missing_field_is_corrupt(kind: str) -> None:
+    """Any value of a field is read as stored, or makes the item corrupt."""
     for body in replaced(BODIES[kind]):
         if isinstance(body, dict):
             check(kind, with_body(kind, sealed(kind_of(ITEMS[kind]), body)))
@@ -139,8 +139,8 @@ def test_a_field_that_is_wrong_or_missing_is_corrupt(kind: str) -> None:
         lambda kind: st.tuples(st.just(kind), damaged_json(BODIES[kind]))
     ),
 )
-def test_a_damaged_body_is_sound_or_corrupt(data: tuple[str, Any]) -> None:
-    """Bodies with several things wrong with them."""
+def test_a_damaged_body_is_valid_or_corrupt(data: tuple[str, Any]) -> None:
+    """Bodies with several damaged fields."""
     kind, body = data
     if isinstance(body, dict):
         check(kind, with_body(kind, sealed(kind_of(ITEMS[kind]), body)))
@@ -152,8 +152,8 @@ def test_a_damaged_body_is_sound_or_corrupt(data: tuple[str, Any]) -> None:
         lambda kind: st.tuples(st.just(kind), damaged_bytes(opened(ITEMS[kind])))
     ),
 )
-def test_damaged_bytes_never_change_what_an_item_says(data: tuple[str, bytes]) -> None:
-    """Whatever a disk or a hand makes of a body, it is what it was, or corrupt."""
+def test_damaged_bytes_never_change_the_content_of_an_item(data: tuple[str, bytes]) -> None:
+    """A body with damaged bytes has the same content, or is corrupt."""
     kind, body = data
     found = outcome(lambda: PARSERS[kind][0](with_body(kind, body)), CorruptRecord, FormatTooNew)
     if not isinstance(found, Exception):
@@ -162,13 +162,13 @@ def test_damaged_bytes_never_change_what_an_item_says(data: tuple[str, bytes]) -
 
 @fuzz(100, data=damaged_bytes(zlib.compress(b"x" * 100)))
 def test_rows_of_files_that_cannot_be_decompressed_are_corrupt(data: bytes) -> None:
-    """Whatever is there in place of compressed data."""
+    """Any bytes in place of the compressed data are decompressed, or refused as corrupt."""
     outcome(lambda: Row.from_item({**ITEMS["epoch"], "body": data}), CorruptRecord)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_attribute_that_is_wrong_or_missing_is_corrupt(kind: str) -> None:
-    """Whatever stands in place of another attribute than the body, or of the body."""
+def test_an_invalid_or_missing_attribute_is_corrupt(kind: str) -> None:
+    """Any value of any attribute, including the body, is read or makes the item corrupt."""
     values = [value for value in HOSTILE if value is None or isinstance(value, (bool, int, str))]
     for name in ITEMS[kind]:
         for value in [*values, b"", b"\xff"]:
@@ -182,5 +182,5 @@ def test_an_attribute_that_is_wrong_or_missing_is_corrupt(kind: str) -> None:
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

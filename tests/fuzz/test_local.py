@@ -1,5 +1,6 @@
-"""Whatever stands in a local store's private directory: objects are read as they are, or a typed error
-says what is damaged; what others put there is left alone.
+"""Damage to the private directory of a local store.
+
+Objects are read correctly, or a typed error names the damage. Foreign files are kept.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ CALLS: tuple[Callable[[LocalStore], object], ...] = (
     lambda store: store.delete("a/2"),
     lambda store: store.delete_many(["a/1", "b/1"]),
 )
-#: What a call may say of a store that is sound.
+#: Errors that a call on an undamaged store may raise.
 SOUND = (PreconditionFailed,)
 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Path]:
-    """A sound store: some objects, and two uploads that wait to be published."""
+    """An undamaged store with some objects, and two uploads that wait to be published."""
     with scratch() as directory:
         with closing(open_store(directory / "whole")) as store:
             for number in range(20):
@@ -83,27 +84,27 @@ def objects(root: Path) -> dict[Path, bytes]:
 
 
 def alter(root: Path, statement: str, *values: object) -> None:
-    """Change the index behind the store's back."""
+    """Change the index directly."""
     with closing(sqlite3.connect(index_of(root), isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(statement, values)
 
 
 def use(root: Path, *errors: type[CommitError]) -> list[object]:
-    """Return what comes of each kind of call on the store."""
+    """Return the outcome of each kind of call on the store."""
     with closing(open_store(root)) as store:
         return [outcome(lambda call=call: call(store), *SOUND, *errors) for call in CALLS]
 
 
 @pytest.fixture
 def copy(whole: Path) -> Iterator[Path]:
-    """A copy of the sound store, to be damaged."""
+    """A copy of the undamaged store, to be damaged."""
     yield from _copies(whole)
 
 
 def _copies(whole: Path) -> Iterator[Path]:
     root = whole.with_name("copy")
-    # The files' numbers are part of what the index knows, so they have to stay the same.
+    # The inode numbers of the files are in the index, so they must not change.
     shutil.copytree(whole, root, copy_function=os.link)
     index_of(root).unlink()
     shutil.copy(index_of(whole), index_of(root))
@@ -113,8 +114,8 @@ def _copies(whole: Path) -> Iterator[Path]:
         shutil.rmtree(root)
 
 
-def test_a_sound_store_works(copy: Path) -> None:
-    """Without damage all calls but one succeed, so that the other tests show something."""
+def test_an_undamaged_store_works(copy: Path) -> None:
+    """Without damage all calls but one succeed, so the other tests are meaningful."""
     found = use(copy)
     assert [type(each) for each in found if isinstance(each, Exception)] == [PreconditionFailed]
     assert found[4] == ["a/staged", "b/staged"]
@@ -122,7 +123,7 @@ def test_a_sound_store_works(copy: Path) -> None:
 
 @fuzz(60, data=st.data())
 def test_a_damaged_index_is_read_or_refused(data: st.DataObject, whole: Path) -> None:
-    """An index that was cut short, overwritten or altered: no call raises an error of SQLite's."""
+    """With a truncated, overwritten or altered index, no call raises an error of SQLite."""
     for root in _copies(whole):
         index = index_of(root)
         index.write_bytes(data.draw(damaged_bytes(index.read_bytes())))
@@ -131,7 +132,7 @@ def test_a_damaged_index_is_read_or_refused(data: st.DataObject, whole: Path) ->
 
 @fuzz(60, bits=st.lists(st.integers(0, 40_960 * 8 - 1), min_size=1, max_size=20))
 def test_flipped_bits_are_read_or_refused(bits: list[int], whole: Path) -> None:
-    """Bits that fell over anywhere in the index."""
+    """Flipped bits anywhere in the index."""
     for root in _copies(whole):
         index = index_of(root)
         damaged = bytearray(index.read_bytes())
@@ -141,7 +142,7 @@ def test_flipped_bits_are_read_or_refused(bits: list[int], whole: Path) -> None:
         use(root, CommitError)
 
 
-#: What a column of SQLite can hold, whatever its declared type.
+#: Values that a column of SQLite can hold, whatever its declared type.
 CELLS = tuple(
     value
     for value in (*HOSTILE, b"", b"\xff", dumps("@bottomless@"), '{"a": 1}', '{"a": "\ud800"}')
@@ -153,8 +154,8 @@ CELLS = tuple(
 
 
 @pytest.mark.parametrize("column", ["token", "metadata"])
-def test_a_row_of_an_object_that_is_none_is_corrupt(column: str, whole: Path) -> None:
-    """Whatever a cell holds, the object has that etag and metadata, or the index is damaged."""
+def test_an_invalid_row_of_an_object_is_corrupt(column: str, whole: Path) -> None:
+    """For any value of a cell, the object has that etag and metadata, or the index is damaged."""
     for cell in CELLS:
         for root in _copies(whole):
             alter(root, f"UPDATE objects SET {column} = ?", cell)
@@ -163,8 +164,8 @@ def test_a_row_of_an_object_that_is_none_is_corrupt(column: str, whole: Path) ->
 
 
 @pytest.mark.parametrize("column", ["upload_id", "path", "initiated"])
-def test_a_row_of_an_upload_that_is_none_is_corrupt(column: str, whole: Path) -> None:
-    """Whatever a cell holds, nothing outside of the store's own directory is touched."""
+def test_an_invalid_row_of_an_upload_is_corrupt(column: str, whole: Path) -> None:
+    """For any value of a cell, no file outside of the store's private directory is touched."""
     for cell in CELLS:
         for root in _copies(whole):
             outside = objects(root)
@@ -188,16 +189,16 @@ def test_a_row_of_an_upload_that_is_none_is_corrupt(column: str, whole: Path) ->
         ("UPDATE objects SET token = CAST(x'ff61' AS TEXT)", CorruptRecord),
     ],
 )
-def test_an_index_of_another_shape_is_not_merely_unavailable(
+def test_an_index_with_another_schema_is_not_unavailable(
     statement: str, error: type[CommitError], copy: Path
 ) -> None:
-    """What is missing or foreign in an index stays so: nobody is told to try again."""
+    """The damage is permanent, so the error does not suggest a retry."""
     alter(copy, statement)
     assert [each for each in use(copy, error) if isinstance(each, error)]
 
 
-def test_an_index_that_was_cut_to_nothing_says_what_to_do(copy: Path) -> None:
-    """An empty file is what a loss of power may leave; the objects are still there after the advice."""
+def test_the_error_about_an_empty_index_has_instructions(copy: Path) -> None:
+    """Power loss may leave an empty file. After the instructions, the objects still exist."""
     index_of(copy).write_bytes(b"")
     with closing(open_store(copy)) as store:
         with pytest.raises(CorruptRecord, match="stop all writers and remove it"):
@@ -209,8 +210,8 @@ def test_an_index_that_was_cut_to_nothing_says_what_to_do(copy: Path) -> None:
         assert store.get("a/7").data == b"x" * 7
 
 
-def test_what_others_put_into_the_private_directory_is_left_alone(copy: Path) -> None:
-    """Directories, links, pipes and files of other names neither stop a store nor are removed."""
+def test_foreign_files_in_the_private_directory_are_kept(copy: Path) -> None:
+    """Directories, links, pipes and files with other names neither stop a store nor are removed."""
     private = copy / ".commitlog"
     for place in (private, private / "writing", private / "staged"):
         (place / "directory").mkdir()
@@ -226,8 +227,8 @@ def test_what_others_put_into_the_private_directory_is_left_alone(copy: Path) ->
     assert len(list(private.glob("*/notes.txt"))) == 2 and Path("/etc/passwd").exists()
 
 
-def test_what_others_put_beside_objects_is_no_object(copy: Path) -> None:
-    """Links, pipes and names that no path can have are not listed, read or followed."""
+def test_foreign_entries_next_to_objects_are_ignored(copy: Path) -> None:
+    """Links, pipes and invalid names are not listed, read or followed."""
     (copy / "a" / "link").symlink_to("/etc/passwd")
     os.mkfifo(copy / "a" / "pipe")
     (copy / "a" / "new\nline").write_text("x")
@@ -240,8 +241,8 @@ def test_what_others_put_beside_objects_is_no_object(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("upload_id", ["", "../../a/1", "0" * 32, "x", "\0", "a" * 5000])
-def test_an_upload_that_is_none_is_not_found(upload_id: str, copy: Path) -> None:
-    """What a log says of an upload cannot make the store touch another file."""
+def test_an_upload_with_an_invalid_id_is_not_found(upload_id: str, copy: Path) -> None:
+    """An upload id from a log cannot make the store touch another file."""
     staged = Staged(path="a/9", upload_id=upload_id, size=1, nonce="n")
     with closing(open_store(copy)) as store:
         with pytest.raises(NotFound):
@@ -261,8 +262,8 @@ class FullIndex(Index):
         raise Unavailable("the disk is full")
 
 
-def test_an_upload_that_is_not_recorded_leaves_no_file_open(copy: Path) -> None:
-    """If its record cannot be committed, the body of a new upload is closed. (A warning fails tests.)"""
+def test_an_unrecorded_upload_leaves_no_open_file(copy: Path) -> None:
+    """If its record cannot be committed, the body of a new upload is closed. A warning would fail."""
     base = make_base(str(copy), durable=False)
     index = FullIndex(str(index_of(copy)), durable=False)
     record = Upload("e" * 32, "a/x", 0.0)
@@ -272,7 +273,7 @@ def test_an_upload_that_is_not_recorded_leaves_no_file_open(copy: Path) -> None:
 
 
 def test_recovery_is_not_stopped_by_a_stray_directory(copy: Path) -> None:
-    """An operator's backup of a directory, left inside it, does not keep jobs from being recovered."""
+    """A backup of a directory inside itself does not prevent the recovery of jobs."""
     shutil.copytree(copy / ".commitlog" / "staged", copy / ".commitlog" / "staged" / "backup")
     with closing(open_store(copy)) as store:
         output = Output(ConditionalStore(store, clock=ManualClock()), "out", clock=ManualClock())
@@ -285,5 +286,5 @@ def test_recovery_is_not_stopped_by_a_stray_directory(copy: Path) -> None:
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int, whole: Path) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed, whole=whole)} examples")

@@ -1,5 +1,7 @@
-"""Whatever stands in place of one object of an output or of an operation log: whoever needs it gets an
-error that names it, others go on, and nothing that was committed is lost.
+"""Damage to one object of an output or of an operation log.
+
+A call that needs the object gets an error that names it, other calls succeed, and no committed data is
+lost.
 """
 
 from __future__ import annotations
@@ -54,10 +56,10 @@ KINDS = frozenset({"commit", "abort", "pending", "success", "operation", "decisi
 
 
 class World:
-    """A store with an output and an operation log, as drivers leave it that live and that die.
+    """A store with an output and an operation log, left by live and dead drivers.
 
-    Version 1 is complete, 2 an abort, 3 committed and not published, and `dead` was prepared and not
-    committed. Of the operations two are decided and two are not.
+    Version 1 is complete, 2 is an abort, 3 is committed but not published, and `dead` is prepared but
+    not committed. Two of the operations are decided, and two are not.
     """
 
     def __init__(self) -> None:
@@ -93,7 +95,7 @@ class World:
         return OperationLog(store, "ops", clock=self.clock, new_id=lambda: next(self._ids))
 
     def _die(self, name: str, job_id: str, prefix: str = "") -> str:
-        """Commit a job, and die at the first mutation that is called so; return its attempt."""
+        """Commit a job, and die at the first mutation of that name; return its attempt."""
 
         def hook(called: str, path: str, mutation: Callable[[], Any]) -> Any:
             if called == name and path.startswith(prefix):
@@ -108,14 +110,14 @@ class World:
 
     @property
     def records(self) -> list[str]:
-        """Paths of all that is stored besides data."""
+        """The paths of all stored objects except data."""
         return [info.path for info in self.store.list() if info.path.startswith((LOG, "out/_S", "ops"))]
 
     def put(self, path: str, data: bytes) -> None:
         self.store.put(path, data)
 
     def check(self) -> None:
-        """Check that no file of a committed job is lost: it is visible, or its upload is there."""
+        """Check that no file of a committed job is lost: it is visible, or its upload exists."""
         uploads = {upload.path for upload in self.store.list_staged()}
         shown = visible(self.store)
         for version in (1, 3):
@@ -155,7 +157,7 @@ ALLOWED = (CorruptRecord, FormatTooNew, PublishIncomplete, JobAlreadyCommitted, 
 
 
 def check_call(world: World, call: str, path: str) -> None:
-    """Check that a call after damage to `path` ends well, or with an error that tells where to look."""
+    """Check that a call after damage to `path` succeeds, or raises an error that names the path."""
     found = outcome(lambda: CALLS[call](world), *ALLOWED)
     if isinstance(found, (CorruptRecord, FormatTooNew)):
         assert path in str(found), f"{call} with damage to {path}: {found}"
@@ -164,8 +166,8 @@ def check_call(world: World, call: str, path: str) -> None:
     world.check()
 
 
-def test_a_sound_world_works() -> None:
-    """Without damage all calls but one succeed, so that the other tests show something."""
+def test_an_undamaged_world_works() -> None:
+    """Without damage all calls but one succeed, so the other tests are meaningful."""
     for name, call in CALLS.items():
         world = World()
         found = outcome(lambda: call(world), JobAlreadyCommitted)  # noqa: B023
@@ -176,8 +178,8 @@ def test_a_sound_world_works() -> None:
 
 
 @fuzz(150, call=st.sampled_from(sorted(CALLS)), data=st.data())
-def test_any_damage_to_one_object_is_survived(call: str, data: st.DataObject) -> None:
-    """One object of all that is stored is damaged or gone; then everybody comes by."""
+def test_any_damage_to_one_object_is_tolerated(call: str, data: st.DataObject) -> None:
+    """One stored object is damaged or removed, before any of the calls."""
     world = World()
     path = data.draw(st.sampled_from(world.records))
     world.put(path, data.draw(damaged_bytes(world.store.get(path).data)))
@@ -185,23 +187,23 @@ def test_any_damage_to_one_object_is_survived(call: str, data: st.DataObject) ->
 
 
 @fuzz(150, call=st.sampled_from(sorted(CALLS)), data=st.data())
-def test_any_body_with_a_right_checksum_is_survived(call: str, data: st.DataObject) -> None:
-    """One object says something else, and with a right checksum."""
+def test_any_body_with_a_correct_checksum_is_tolerated(call: str, data: st.DataObject) -> None:
+    """One object has other content with a correct checksum."""
     world = World()
     path = data.draw(st.sampled_from(world.records))
     document = decode(world.store.get(path).data, KINDS, path=path)
     body = data.draw(damaged_json(dict(document.body), st.sampled_from(HOSTILE)))
     if isinstance(body, dict):
         world.put(path, sealed(document.kind, body))
-        # A text or a number that is as good as the one before makes another sound record.
+        # A text or a number that is as valid as the old one makes another valid record.
         found = outcome(lambda: CALLS[call](world), *ALLOWED, CommitError)
         if isinstance(found, CorruptRecord):
             assert "out/_" in str(found) or "ops/" in str(found) or "Output(" in str(found)
 
 
 @fuzz(60, call=st.sampled_from(sorted(CALLS)), data=st.data())
-def test_another_object_in_its_place_is_survived(call: str, data: st.DataObject) -> None:
-    """A sound record was copied over another one, as by a restore that went wrong."""
+def test_another_record_in_its_place_is_tolerated(call: str, data: st.DataObject) -> None:
+    """A valid record is copied over another one, as by an incorrect restore."""
     world = World()
     source, target = data.draw(st.tuples(*[st.sampled_from(world.records)] * 2))
     world.put(target, world.store.get(source).data)
@@ -219,8 +221,10 @@ def test_another_object_in_its_place_is_survived(call: str, data: st.DataObject)
         (b'{"format": 2}', FormatTooNew),
     ],
 )
-def test_everybody_who_needs_a_record_hears_of_it(content: bytes, error: type[CommitError]) -> None:
-    """What cannot be read is reported by its path, to each one whose answer depends on it."""
+def test_an_unreadable_record_is_reported_to_every_call_that_needs_it(
+    content: bytes, error: type[CommitError]
+) -> None:
+    """The error names its path, and the record is not changed."""
     needs: dict[str, list[str]] = {
         f"{LOG}/00000000000000000001.json": [
             *("snapshot", "look", "records", "begin", "begin again", "commit", "recover")
@@ -246,11 +250,11 @@ def test_everybody_who_needs_a_record_hears_of_it(content: bytes, error: type[Co
             assert world.store.get(path).data == content, "it was not left as it was"
 
 
-# -- recovery goes on --------------------------------------------------------------------------------
+# -- continued recovery ------------------------------------------------------------------------------
 
 
 def test_a_corrupt_pending_entry_does_not_stop_the_recovery_of_others() -> None:
-    """All other jobs are finished or ruled out; the error names the entry, and says what to do."""
+    """All other jobs are completed or aborted. The error names the entry and has instructions."""
     world = World()
     path = f"{LOG}/pending/{world.dead}.json"
     other = world._die("put", "also dead", f"{LOG}/0000")
@@ -269,7 +273,7 @@ def test_a_corrupt_pending_entry_does_not_stop_the_recovery_of_others() -> None:
 
 
 def test_a_corrupt_entry_of_a_committed_job_does_not_stop_later_ones() -> None:
-    """What can be published is; `_SUCCESS` stays before what cannot, whose uploads nobody drops."""
+    """Later jobs are published. `_SUCCESS` stays before the corrupt one, whose uploads are kept."""
     world = World()
     world.put(f"{LOG}/pending/{world.hidden}.json", b"{")
     later = world._die("publish", "later")
@@ -281,8 +285,8 @@ def test_a_corrupt_entry_of_a_committed_job_does_not_stop_later_ones() -> None:
     world.check()
 
 
-def test_a_corrupt_entry_of_a_job_that_is_visible_does_not_matter() -> None:
-    """If its driver died after it had published all, what it had to publish is of no interest."""
+def test_a_corrupt_entry_of_a_visible_job_is_ignored() -> None:
+    """If its driver died after publishing all files, the entry is no longer needed."""
     world = World()
     path = f"{LOG}/pending/{world.hidden}.json"
     for upload in world.output()._publisher.uploads(world.hidden):
@@ -302,8 +306,8 @@ def test_a_corrupt_entry_of_a_job_that_is_visible_does_not_matter() -> None:
     assert json.loads(world.store.get("out/_SUCCESS").data)["version"] == 3
 
 
-def test_a_job_whose_files_are_lost_does_not_stop_later_ones() -> None:
-    """A lifecycle rule took the uploads of one committed job; a later one is published all the same."""
+def test_a_job_with_lost_files_does_not_stop_later_ones() -> None:
+    """A lifecycle rule removed the uploads of one committed job. A later job is still published."""
     world = World()
     for upload in list(world.store.list_staged()):
         if world.hidden in upload.path:
@@ -315,8 +319,8 @@ def test_a_job_whose_files_are_lost_does_not_stop_later_ones() -> None:
     assert json.loads(world.store.get("out/_SUCCESS").data)["version"] == 1
 
 
-def test_a_pending_entry_of_a_newer_release_is_left_to_it() -> None:
-    """Its attempt is neither ruled out nor its uploads dropped by a release that cannot read it."""
+def test_a_pending_entry_of_a_newer_release_is_kept() -> None:
+    """A release that cannot read it neither aborts its attempt nor drops its uploads."""
     world = World()
     world.put(f"{LOG}/pending/{world.dead}.json", b'{"format": 2}')
     with pytest.raises(FormatTooNew):
@@ -325,8 +329,8 @@ def test_a_pending_entry_of_a_newer_release_is_left_to_it() -> None:
     assert len(visible(world.store)) == 4
 
 
-def test_a_foreign_file_among_pending_entries_is_no_attempt() -> None:
-    """It is reported and left; taken for an attempt, it would be ruled out in the log, and removed."""
+def test_a_foreign_file_among_pending_entries_is_reported_and_kept() -> None:
+    """As an attempt, it would get an abort record and be removed."""
     world = World()
     world.put(f"{LOG}/pending/notes.json", b"{}")
     with pytest.raises(CorruptRecord, match=r"pending/notes\.json.*move it elsewhere"):
@@ -337,7 +341,7 @@ def test_a_foreign_file_among_pending_entries_is_no_attempt() -> None:
 
 
 def test_a_pending_entry_under_another_name_is_not_used() -> None:
-    """An entry says whose it is; a copy of it under another attempt's name is corrupt."""
+    """An entry contains its attempt, so a copy under the name of another attempt is corrupt."""
     world = World()
     path = f"{LOG}/pending/{world.hidden}.json"
     world.put(path, world.store.get(f"{LOG}/pending/{world.dead}.json").data)
@@ -345,8 +349,8 @@ def test_a_pending_entry_under_another_name_is_not_used() -> None:
         world.output().snapshot()
 
 
-def test_several_things_that_are_wrong_are_all_told(caplog: pytest.LogCaptureFixture) -> None:
-    """The error is of the first one, and warnings name the others."""
+def test_all_damaged_entries_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is about the first one, and warnings name the others."""
     world = World()
     paths = [f"{LOG}/pending/{attempt}.json" for attempt in (world.dead, world.hidden)]
     for path in paths:
@@ -357,7 +361,7 @@ def test_several_things_that_are_wrong_are_all_told(caplog: pytest.LogCaptureFix
 
 
 def test_a_corrupt_operation_does_not_stop_the_recovery_of_others() -> None:
-    """All others are decided; the error names the one that is not."""
+    """All others are decided. The error names the corrupt one."""
     world = World()
     first, second = [path for path in world.records if path.startswith("ops/pending")]
     world.put(first, b"{")
@@ -368,7 +372,7 @@ def test_a_corrupt_operation_does_not_stop_the_recovery_of_others() -> None:
 
 
 def test_an_operation_whose_decision_is_corrupt_is_not_decided_again() -> None:
-    """Whoever asks hears of it; a second decision might be another one."""
+    """Every recovery gets an error, because a second decision might differ."""
     world = World()
     pending = [path for path in world.records if path.startswith("ops/pending")]
     decided = pending[0].replace("pending", "decided")
@@ -379,7 +383,7 @@ def test_an_operation_whose_decision_is_corrupt_is_not_decided_again() -> None:
     assert pending[1].replace("pending", "decided") in world.records
 
 
-# -- numbers that contradict one another -------------------------------------------------------------
+# -- contradictory numbers ---------------------------------------------------------------------------
 
 
 def success(version: int) -> bytes:
@@ -388,10 +392,10 @@ def success(version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 10, 2**63 - 1])
-def test_a_success_file_of_another_log_is_believed_by_nobody(version: int) -> None:
-    """Were it believed, a job would be committed behind a gap, where no reader ever comes.
+def test_a_success_file_of_another_log_is_refused(version: int) -> None:
+    """Otherwise a job would be committed behind a gap, where no reader looks.
 
-    A reader that rolls forward looks at no record twice, and notices one that is ahead of the log.
+    A reader that rolls forward reads no record twice, and notices a `_SUCCESS` that is ahead of the log.
     """
     for call in ("look", "recover", *(["snapshot"] if version > 2 else [])):
         world = World()
@@ -402,11 +406,11 @@ def test_a_success_file_of_another_log_is_believed_by_nobody(version: int) -> No
 
 
 @pytest.mark.parametrize("name", ["00000000000000000004", "00000000000000000005"])
-def test_a_record_that_was_copied_to_another_number_is_noticed(name: str) -> None:
-    """Its rows would be read twice."""
+def test_a_record_that_was_copied_to_another_number_is_detected(name: str) -> None:
+    """Otherwise its rows would be read twice."""
     world = World()
     world.output().recover(older_than=0)
-    assert world.output().snapshot().version == 3  # and 4 is an abort
+    assert world.output().snapshot().version == 3  # 4 is an abort
     job = world.output().begin("fifth")
     if name.endswith("4"):
         world.store.delete(f"{LOG}/{name}.json")
@@ -417,10 +421,10 @@ def test_a_record_that_was_copied_to_another_number_is_noticed(name: str) -> Non
 
 
 def test_a_number_beyond_all_records_is_no_version() -> None:
-    """A version of hundreds of digits is refused before it becomes a name."""
+    """A version with hundreds of digits is refused before it becomes a name."""
     world = World()
     world.put("out/_SUCCESS", success(10**300))
-    # What is no watermark of ours is replaced, as that of another writer is.
+    # An invalid watermark is replaced, like that of another writer.
     assert world.output().snapshot().version == 3
     assert json.loads(world.store.get("out/_SUCCESS").data)["version"] == 3
 
@@ -449,7 +453,7 @@ def run(*words: str) -> Result:
 
 
 def check_refusal(done: Result, path: str) -> None:
-    """Check that a command failed in one line that names the object, in JSON if that was asked for."""
+    """Check that a command failed with one line that names the object, in JSON if requested."""
     assert done.exit_code == 1
     [line] = done.stderr.splitlines()
     if line.startswith("{"):
@@ -458,8 +462,8 @@ def check_refusal(done: Result, path: str) -> None:
     assert "unexpected" not in line
 
 
-def test_log_shows_what_comes_before_a_corrupt_record(place: Path) -> None:
-    """The versions that can be read are shown, then one line names the record that cannot."""
+def test_log_shows_the_versions_before_a_corrupt_record(place: Path) -> None:
+    """After the readable versions, one line names the corrupt record."""
     record = "out/_commitlog/00000000000000000002.json"
     (place / record).write_bytes(b"{")
     for options in ((), ("--json",), ("--files",)):
@@ -469,8 +473,8 @@ def test_log_shows_what_comes_before_a_corrupt_record(place: Path) -> None:
     check_refusal(run("output", "recover", f"{place}/out"), record)
 
 
-def test_log_of_operations_shows_what_comes_before_a_corrupt_entry(place: Path) -> None:
-    """Likewise for operations."""
+def test_log_of_operations_shows_the_entries_before_a_corrupt_one(place: Path) -> None:
+    """After the readable entries, one line names the corrupt one."""
     last = max((place / "ops/decided").iterdir())
     last.write_bytes(b'{"format": 1}')
     for options in ((), ("--json",)):
@@ -479,8 +483,8 @@ def test_log_of_operations_shows_what_comes_before_a_corrupt_entry(place: Path) 
         assert "committed" in done.stdout
 
 
-def test_a_newer_format_is_told_in_one_line(place: Path) -> None:
-    """The line says to upgrade."""
+def test_a_newer_format_is_reported_in_one_line(place: Path) -> None:
+    """The line asks for an upgrade."""
     record = "out/_commitlog/00000000000000000002.json"
     (place / record).write_bytes(b'{"format": 7}')
     for command in ("log", "recover"):
@@ -489,8 +493,8 @@ def test_a_newer_format_is_told_in_one_line(place: Path) -> None:
         assert "upgrade" in done.stderr
 
 
-def test_names_from_the_log_do_not_reach_the_terminal_as_they_are(place: Path) -> None:
-    """A job's name may hold what a terminal acts on; it is shown in one line, and spelt out."""
+def test_names_from_the_log_are_escaped_in_the_terminal(place: Path) -> None:
+    """A job's name may contain control characters. It is shown escaped, in one line."""
     done = run("output", "log", f"{place}/out")
     assert "\x1b" not in done.stdout and r"two\x1b[2J\n" in done.stdout
     assert len(done.stdout.splitlines()) == 3
@@ -503,8 +507,8 @@ def test_names_from_the_log_do_not_reach_the_terminal_as_they_are(place: Path) -
 
 
 @pytest.mark.parametrize("time", [1e300, -1e300, 2**62, -1])
-def test_a_time_in_no_calendar_is_shown_as_it_is(time: float, place: Path) -> None:
-    """The log is read all the same: times are for people."""
+def test_a_time_outside_of_the_calendar_is_shown_as_a_number(time: float, place: Path) -> None:
+    """The log can still be read, because times are only for display."""
     path = place / "out/_commitlog/00000000000000000002.json"
     document = decode(path.read_bytes(), KINDS, path="x")
     path.write_bytes(sealed("commit", {**document.body, "time": time}))
@@ -512,8 +516,8 @@ def test_a_time_in_no_calendar_is_shown_as_it_is(time: float, place: Path) -> No
     assert done.exit_code == 0 and r"two\x1b[2J\n" in done.stdout
 
 
-def test_any_record_ends_a_command_in_one_line(place: Path) -> None:
-    """Whatever stands in a field of a record, the commands end with a status and at most a line."""
+def test_any_record_causes_at_most_one_line_of_error(place: Path) -> None:
+    """For any value of a field, the command ends with an exit status, and at most one line of error."""
     path = place / "out/_commitlog/00000000000000000002.json"
     document = decode(path.read_bytes(), KINDS, path="x")
     assert encode(document) == path.read_bytes()
@@ -525,13 +529,13 @@ def test_any_record_ends_a_command_in_one_line(place: Path) -> None:
             assert done.exit_code == 0 or check_refusal(done, path.name) is None
 
 
-def test_a_report_of_recovery_is_one(place: Path) -> None:
-    """Nothing to recover is told as such, so that the refusals above show something."""
+def test_recovery_of_an_undamaged_output_succeeds(place: Path) -> None:
+    """Recovery without damage succeeds, so the refusals above are meaningful."""
     assert run("output", "recover", f"{place}/out").exit_code == 0
     assert isinstance(open_output(MemoryStore()).recover(older_than=0), RecoveryReport)
 
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

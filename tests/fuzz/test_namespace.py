@@ -1,6 +1,4 @@
-"""Whatever is stored in place of a record of a namespace: it is read as one that could be written again,
-or refused with a typed error.
-"""
+"""Any data in place of a namespace record is read as a valid record, or refused with a typed error."""
 
 from __future__ import annotations
 
@@ -74,14 +72,14 @@ RECORDS: dict[str, Record] = {
         key=KEYS.metadata, store="s3://bucket/p", created=1_800_000_000_000, change_id="w"
     ),
 }
-#: What an attribute of an item can be.
+#: Values of the attributes of an item.
 VALUES: tuple[Any, ...] = ("", "x", "../..", "\ud800", -1, 0, 1, 3, 2**63, 10**38 - 1, True, b"", b"{}")
 
 names = st.sampled_from(sorted(RECORDS))
 
 
 def check(name: str, item: Item) -> None:
-    """Check that `item` is corrupt, or a record that says the same and could be written again."""
+    """Check that `item` is corrupt, or is read as stored and round-trips."""
     kind = type(RECORDS[name])
     found = outcome(lambda: kind.from_item(item), CorruptRecord, FormatTooNew)
     if isinstance(found, Exception):
@@ -103,16 +101,16 @@ def _body(item: Item) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(RECORDS))
-def test_records_are_read_as_they_were_written(name: str) -> None:
-    """All fields come back."""
+def test_records_round_trip(name: str) -> None:
+    """All fields are equal."""
     record = RECORDS[name]
     assert type(record).from_item(record.to_item()) == record
     check_item(NAMESPACE_SCHEMA, record.to_item())
 
 
 @pytest.mark.parametrize("name", sorted(RECORDS))
-def test_a_wrong_attribute_is_sound_or_corrupt(name: str) -> None:
-    """Each attribute of an item in turn is missing, or anything."""
+def test_an_invalid_attribute_is_corrupt(name: str) -> None:
+    """Each attribute of an item in turn is missing, or has any value."""
     item = RECORDS[name].to_item()
     for attribute in item:
         check(name, {each: value for each, value in item.items() if each != attribute})
@@ -121,8 +119,8 @@ def test_a_wrong_attribute_is_sound_or_corrupt(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name for name in RECORDS if "body" in RECORDS[name].to_item()))
-def test_a_wrong_field_is_sound_or_corrupt(name: str) -> None:
-    """Each field of a body in turn is missing, or anything, with a right checksum around it."""
+def test_an_invalid_field_is_corrupt(name: str) -> None:
+    """Each field of a body in turn is missing, or has any value, with a correct checksum."""
     item = RECORDS[name].to_item()
     body = _body(item)
     kind = body.pop("kind")
@@ -138,8 +136,8 @@ def test_a_wrong_field_is_sound_or_corrupt(name: str) -> None:
         lambda name: st.tuples(st.just(name), damaged_json(_body(RECORDS[name].to_item())))
     ),
 )
-def test_a_damaged_body_is_sound_or_corrupt(damaged: tuple[str, Any]) -> None:
-    """Bodies with several things wrong with them."""
+def test_a_damaged_body_is_valid_or_corrupt(damaged: tuple[str, Any]) -> None:
+    """Bodies with several damaged fields."""
     name, body = damaged
     if isinstance(body, dict):
         stored = sealed(body.pop("kind", None), body, body.pop("format", None))
@@ -152,8 +150,8 @@ def test_a_damaged_body_is_sound_or_corrupt(damaged: tuple[str, Any]) -> None:
         lambda name: st.tuples(st.just(name), damaged_bytes(_stored(name)))
     ),
 )
-def test_damaged_bytes_are_noticed(damaged: tuple[str, bytes]) -> None:
-    """A damaged body is refused, or says what it said."""
+def test_damaged_bytes_are_detected(damaged: tuple[str, bytes]) -> None:
+    """A damaged body is refused, or has the same content."""
     name, stored = damaged
     record = RECORDS[name]
     item = {**record.to_item(), "body": stored}
@@ -168,8 +166,8 @@ def _stored(name: str) -> bytes:
 
 
 @fuzz(300, path=wild_texts | st.text("ab./\0 ü", max_size=12))
-def test_any_path_is_names_or_refused(path: str) -> None:
-    """Names put together again are the path; each of them can be a key."""
+def test_any_path_is_split_or_refused(path: str) -> None:
+    """The names of a path, joined again, are the path. Each of them can be a key."""
     found = outcome(lambda: split(path), InvalidPath)
     if isinstance(found, tuple):
         again = ""
@@ -181,8 +179,8 @@ def test_any_path_is_names_or_refused(path: str) -> None:
 
 
 @fuzz(200, name=wild_texts)
-def test_any_name_is_that_of_a_namespace_or_refused(name: str) -> None:
-    """Keys of one namespace begin with its name, and with that of no other."""
+def test_any_name_of_a_namespace_is_valid_or_refused(name: str) -> None:
+    """All keys of a namespace begin with its name, and with no other name."""
     found = outcome(lambda: Keys(name), ConfigurationError)
     if isinstance(found, Keys):
         assert found.entry("d", 0, "n") == Key(f"{name}/e/d/0", "n")
@@ -195,10 +193,8 @@ def test_any_name_is_that_of_a_namespace_or_refused(name: str) -> None:
     power=st.integers(0, 6),
     grown=st.integers(0, 6),
 )
-def test_what_is_added_is_found_however_much_the_directory_grows(
-    name: str, power: int, grown: int
-) -> None:
-    """The shard for new entries is among those that are looked into ever after."""
+def test_new_entries_are_found_after_any_resharding(name: str, power: int, grown: int) -> None:
+    """The shard of a new entry is among the shards of all later lookups."""
     first = 2**power
     before = shards_of(name, first, first)[0]
     for more in range(power, max(power, grown) + 1):
@@ -208,5 +204,5 @@ def test_what_is_added_is_found_however_much_the_directory_grows(
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

@@ -1,6 +1,4 @@
-"""Whatever is stored in place of a record: it is read as a record that could be written again, or
-refused with a typed error.
-"""
+"""Any data in place of a record is read as a valid record, or refused with a typed error."""
 
 from __future__ import annotations
 
@@ -120,7 +118,7 @@ def parse(document: Document) -> Any:
 
 
 def check_sound(record: Any, stored: Mapping[str, Any]) -> None:
-    """Check that `record` says what is `stored`, and that it is one that could have been written."""
+    """Check that `record` equals the `stored` fields, and that it is valid and round-trips."""
     again = read(encode(record.to_document()))
     assert parse(again) == record
     assert says(stored, again.body)
@@ -139,7 +137,7 @@ def check_sound(record: Any, stored: Mapping[str, Any]) -> None:
 
 
 @fuzz(300, data=st.binary(max_size=80) | wild_json.map(lambda value: dumps(value).encode()))
-def test_anything_in_place_of_a_record(data: bytes) -> None:
+def test_other_data_than_a_record_is_refused(data: bytes) -> None:
     """Arbitrary bytes and arbitrary JSON are refused as corrupt or as newer."""
     assert isinstance(outcome(lambda: read(data), CorruptRecord, FormatTooNew), Exception)
 
@@ -150,15 +148,15 @@ def test_anything_in_place_of_a_record(data: bytes) -> None:
         lambda kind: st.tuples(st.just(kind), damaged_bytes(encode(RECORDS[kind])))
     ),
 )
-def test_damaged_bytes_never_change_what_a_record_says(data: tuple[str, bytes]) -> None:
-    """A damaged record is refused, or says what it said before."""
+def test_damaged_bytes_never_change_the_content_of_a_record(data: tuple[str, bytes]) -> None:
+    """A damaged record is refused, or has the same content."""
     kind, damaged = data
     found = outcome(lambda: read(damaged), CorruptRecord, FormatTooNew)
     assert isinstance(found, Exception) or found == RECORDS[kind]
 
 
-def test_no_beginning_of_a_record_is_one() -> None:
-    """Cut anywhere, a record is corrupt."""
+def test_a_truncated_record_is_corrupt() -> None:
+    """This holds for every prefix of a record."""
     for document in RECORDS.values():
         data = encode(document)
         for length in range(len(data)):
@@ -167,8 +165,8 @@ def test_no_beginning_of_a_record_is_one() -> None:
 
 
 @fuzz(200, format=wild_scalars, body=st.dictionaries(texts, wild_json, max_size=3))
-def test_a_format_is_known_or_newer_or_none(format: object, body: Mapping[str, Any]) -> None:
-    """What a higher number is in front of is newer, and what is no number from 1 is corrupt."""
+def test_a_format_is_known_newer_or_corrupt(format: object, body: Mapping[str, Any]) -> None:
+    """A record with a higher format number is newer, and one with an invalid number is corrupt."""
     found = outcome(lambda: read(sealed("commit", body, format)), CorruptRecord, FormatTooNew)
     if isinstance(found, FormatTooNew):
         assert type(format) is int and format > FORMAT
@@ -177,16 +175,16 @@ def test_a_format_is_known_or_newer_or_none(format: object, body: Mapping[str, A
 
 
 @fuzz(300, body=st.dictionaries(texts, wild_json, max_size=4))
-def test_what_is_read_can_be_written_again(body: Mapping[str, Any]) -> None:
-    """With a right checksum around it, too, a record holds JSON values alone."""
+def test_a_record_that_is_read_can_be_written_again(body: Mapping[str, Any]) -> None:
+    """Even with a correct checksum, a record contains only JSON values."""
     found = outcome(lambda: read(sealed("operation", body)), CorruptRecord)
     if isinstance(found, Document):
         assert read(encode(found)) == found
 
 
 @pytest.mark.parametrize("hole", ["NaN", "Infinity", "-Infinity", "1e999", '"\\ud800"'])
-def test_no_checksum_fits_what_has_none(hole: str) -> None:
-    """What has no canonical form has no checksum either, not even an empty one."""
+def test_a_record_without_a_canonical_form_has_no_valid_checksum(hole: str) -> None:
+    """Not even an empty checksum is accepted."""
     for checksum in ('""', "null", "false", "0"):
         text = f'{{"checksum":{checksum},"format":1,"kind":"operation","x":{hole}}}'
         with pytest.raises(CorruptRecord, match="checksum"):
@@ -194,7 +192,7 @@ def test_no_checksum_fits_what_has_none(hole: str) -> None:
 
 
 def test_no_depth_of_nesting_breaks_the_decoder() -> None:
-    """Up to a hundred levels a record is written and read; deeper, it is refused on both ways."""
+    """Up to a hundred levels a record is written and read. Deeper ones are refused both ways."""
     value: Any = 1
     for depth in range(1, 800):
         document = Document("operation", {"x": value})
@@ -209,7 +207,7 @@ def test_no_depth_of_nesting_breaks_the_decoder() -> None:
 
 
 def test_a_cycle_is_refused() -> None:
-    """What contains itself, twice at that, is refused at once."""
+    """A value that contains itself, even twice, is refused at once."""
     body: dict[str, Any] = {}
     body["x"] = body["y"] = [body]
     with pytest.raises(ValueError, match="Circular"):
@@ -220,7 +218,7 @@ def test_a_cycle_is_refused() -> None:
 
 
 def check_body(kind: str, body: Any) -> None:
-    """Check that a record of this body, with a right checksum, is corrupt, or says the same."""
+    """Check that a record with this body and a correct checksum is corrupt, or read as stored."""
     if isinstance(body, dict):
         found = outcome(
             lambda: parse(read(sealed(RECORDS[kind].kind, body))), CorruptRecord, FormatTooNew
@@ -232,8 +230,8 @@ def check_body(kind: str, body: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(RECORDS))
-def test_a_field_that_is_wrong_or_missing_is_corrupt(kind: str) -> None:
-    """Whatever stands in a field's place is read as it is stored, or makes the record corrupt."""
+def test_an_invalid_or_missing_field_is_corrupt(kind: str) -> None:
+    """Any value of a field is read as stored, or makes the record corrupt."""
     for body in replaced(dict(RECORDS[kind].body)):
         check_body(kind, body)
 
@@ -244,14 +242,14 @@ def test_a_field_that_is_wrong_or_missing_is_corrupt(kind: str) -> None:
         lambda kind: st.tuples(st.just(kind), damaged_json(dict(RECORDS[kind].body)))
     ),
 )
-def test_a_damaged_body_is_a_sound_record_or_corrupt(data: tuple[str, Any]) -> None:
-    """With a right checksum around it, too, a damaged body makes no record that could not be."""
+def test_a_damaged_body_is_valid_or_corrupt(data: tuple[str, Any]) -> None:
+    """Even with a correct checksum, a damaged body makes no impossible record."""
     check_body(*data)
 
 
 @fuzz(100, kind=st.sampled_from(sorted(RECORDS)), name=texts, value=wild_json)
-def test_fields_that_are_not_known_are_ignored(kind: str, name: str, value: Any) -> None:
-    """What a later release adds within a format changes nothing for this one."""
+def test_unknown_fields_are_ignored(kind: str, name: str, value: Any) -> None:
+    """A field that a later release adds to a format has no effect in this release."""
     body = {**RECORDS[kind].body, f"later {name}": value}
     found = outcome(lambda: parse(read(sealed(RECORDS[kind].kind, body))), CorruptRecord)
     if isinstance(found, Exception):
@@ -281,8 +279,8 @@ def test_fields_that_are_not_known_are_ignored(kind: str, name: str, value: Any)
         ("pending", {"attempt": ""}),
     ],
 )
-def test_the_record_that_is_corrupt_is_named(kind: str, fields: dict[str, Any]) -> None:
-    """The message tells which object it is, and that it was left alone."""
+def test_the_error_names_the_corrupt_record(kind: str, fields: dict[str, Any]) -> None:
+    """The message also says that the object is unchanged."""
     of = RECORDS[kind].kind
     with pytest.raises(CorruptRecord, match=rf"'log/1\.json' is no {of}.*left as it is"):
         parse(read(sealed(of, {**RECORDS[kind].body, **fields})))
@@ -305,8 +303,8 @@ def test_the_record_that_is_corrupt_is_named(kind: str, fields: dict[str, Any]) 
         {"stats": {"id": [1, 2, -1]}},
     ],
 )
-def test_a_file_that_cannot_be_is_corrupt(fields: dict[str, Any]) -> None:
-    """Paths that lead out of the output, sizes that no file has, and columns that are there twice."""
+def test_an_impossible_file_is_corrupt(fields: dict[str, Any]) -> None:
+    """Paths that lead out of the output, impossible sizes, and duplicate columns."""
     for kind in ("commit", "pending"):
         [first, *rest] = RECORDS[kind].body["files"]
         body = {**RECORDS[kind].body, "files": [{**first, **fields}, *rest]}
@@ -315,8 +313,8 @@ def test_a_file_that_cannot_be_is_corrupt(fields: dict[str, Any]) -> None:
 
 
 @fuzz(200, name=wild_texts)
-def test_any_name_bears_an_attempt_or_none(name: str) -> None:
-    """Names of objects that nobody vouches for are told apart without an error."""
+def test_any_name_has_an_attempt_or_none(name: str) -> None:
+    """The attempt of a foreign name is None, and no error is raised."""
     found = attempt_of(name)
     assert found is None or len(found) == 32
     job = Job(job_id="daily", attempt=ATTEMPT)
@@ -325,5 +323,5 @@ def test_any_name_bears_an_attempt_or_none(name: str) -> None:
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

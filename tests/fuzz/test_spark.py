@@ -1,5 +1,6 @@
-"""Whatever a commit record says of columns, and whatever is given as an option: it is understood, or
-refused with a typed error. No Spark session is needed for that.
+"""Any schema or partition of a record, and any option, is read, or refused with a typed error.
+
+The tests need no Spark session.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SCHEMA = t.StructType(
         t.StructField("at", t.TimestampType()),
     ]
 )
-#: Words of Spark's notation, in places where they do not belong among others.
+#: Terms of Spark's type notation, for places where they are invalid.
 WORDS = (
     *("struct", "array", "map", "udt", "void", "variant", "long", "interval", "decimal"),
     *("decimal(10,2)", "decimal(99,0)", "decimal(5,9)", "decimal(0,0)", "decimal(-1,2)"),
@@ -54,20 +55,20 @@ WORDS = (
 
 
 def check_schema(text: str) -> None:
-    """Check that `text` is no schema, or one that can be written down again and read."""
+    """Check that `text` is refused, or is a schema that round-trips."""
     found = outcome(lambda: load_schema(text), CorruptRecord, NotSupported)
     if isinstance(found, t.StructType):
         assert load_schema(dump_schema(found)) == found
         outcome(lambda: arrow_schema(found), NotSupported)
 
 
-def test_a_schema_survives_its_text() -> None:
-    """The schema that the others are damages of is one."""
+def test_a_schema_round_trips() -> None:
+    """The schema that the other tests damage is valid."""
     assert load_schema(dump_schema(SCHEMA)) == SCHEMA
 
 
-def test_a_part_of_a_schema_that_is_none_is_corrupt() -> None:
-    """Whatever stands in a part's place is a part of a schema, or makes the record corrupt."""
+def test_an_invalid_part_of_a_schema_is_corrupt() -> None:
+    """Any value of a part is a valid part of a schema, or makes the record corrupt."""
     for value in replaced(json.loads(dump_schema(SCHEMA)), (*HOSTILE, *WORDS)):
         check_schema(dumps(value))
 
@@ -76,27 +77,27 @@ def test_a_part_of_a_schema_that_is_none_is_corrupt() -> None:
     300,
     value=damaged_json(json.loads(dump_schema(SCHEMA)), st.sampled_from([*WORDS, *HOSTILE]) | wild_json),
 )
-def test_a_damaged_schema_is_a_schema_or_corrupt(value: Any) -> None:
-    """Schemas with several things wrong with them."""
+def test_a_damaged_schema_is_valid_or_corrupt(value: Any) -> None:
+    """Schemas with several damaged parts."""
     check_schema(dumps(value))
 
 
 @fuzz(100, text=st.text(max_size=30) | wild_json.map(dumps))
-def test_anything_in_place_of_a_schema(text: str) -> None:
-    """Arbitrary texts are none."""
+def test_any_text_is_a_schema_or_corrupt(text: str) -> None:
+    """This holds for arbitrary texts and arbitrary JSON."""
     check_schema(text)
 
 
 @pytest.mark.parametrize("depth", [100, 300, 900, 50_000])
-def test_a_schema_without_a_bottom_is_corrupt(depth: int) -> None:
-    """Deep nesting is refused however deep the stack is."""
+def test_a_deeply_nested_schema_is_refused(depth: int) -> None:
+    """Deep nesting is refused at any depth of the stack."""
     text = '{"type":"array","containsNull":true,"elementType":' * depth + '"long"' + "}" * depth
     field = '{"name":"a","nullable":true,"metadata":{},"type":'
     check_schema(f'{{"type":"struct","fields":[{field}{text}}}]}}')
 
 
 def test_a_stored_schema_runs_no_code() -> None:
-    """To read a user-defined type, pyspark imports what the text names, and calls what is there."""
+    """To read a user-defined type, pyspark would import the module in the text, and call its class."""
     text = json.dumps(
         {
             "type": "struct",
@@ -119,8 +120,8 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_partition_value_is_one_of_its_column_or_corrupt(kind: pa.DataType) -> None:
-    """Whatever text a record has for a partition column, it makes a column, or the record is corrupt."""
+def test_a_partition_value_is_valid_or_corrupt(kind: pa.DataType) -> None:
+    """Any text for a partition column makes a column, or makes the record corrupt."""
     field = pa.field("day", kind)
     for value in (None, *WILD_TEXTS):
         found = outcome(lambda: column_of({"day": value}, field, 3), CorruptRecord)  # noqa: B023
@@ -130,8 +131,8 @@ def test_a_partition_value_is_one_of_its_column_or_corrupt(kind: pa.DataType) ->
 
 
 @fuzz(200, partition=st.dictionaries(wild_texts, st.none() | wild_texts, max_size=3))
-def test_a_directory_leads_nowhere_else(partition: dict[str, str | None]) -> None:
-    """Each column makes one segment, whatever it is called and holds."""
+def test_a_partition_directory_cannot_lead_elsewhere(partition: dict[str, str | None]) -> None:
+    """Each column makes one segment, whatever its name and value are."""
     segments = directory_of(partition).split("/")
     assert len(segments) == len(partition) + 1 and not segments[-1]
     assert not {".", ".."} & set(segments)
@@ -153,8 +154,8 @@ NAMES = (
         max_size=5,
     ),
 )
-def test_any_options_are_understood_or_refused(options: dict[str, str]) -> None:
-    """Options are checked before anything is touched, and no secret is shown."""
+def test_any_options_are_valid_or_refused(options: dict[str, str]) -> None:
+    """Options are checked before any file is touched, and no secret is shown."""
     secret = {"path": "/data", **options, "secretAccessKey": "hidden"}
     for kind in (ReadOptions, WriteOptions):
         found = outcome(lambda: kind.parse(secret), ConfigurationError, InvalidPath, NotSupported)  # noqa: B023
@@ -163,5 +164,5 @@ def test_any_options_are_understood_or_refused(options: dict[str, str]) -> None:
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

@@ -1,5 +1,6 @@
-"""Whatever is stored in place of a lease, a finding, an item or a whole table: it is read as what it
-says, or refused with a typed error.
+"""Any data in place of a lease, a finding, an item or a table is read as stored, or refused.
+
+A refusal raises a typed error.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ VERDICT = ProbeReport(
     ],
 )
 
-#: What an item can hold at all.
+#: Values that an item can hold.
 VALUES = tuple(
     value
     for value in (*HOSTILE, b"", b"\xff", "x" * 400)
@@ -76,7 +77,7 @@ VALUES = tuple(
 
 
 def check_lease(item: Item) -> None:
-    """Check that `item` is a corrupt lease, or one that says the same and can be taken over."""
+    """Check that `item` is a corrupt lease, or is read as stored and can be taken over."""
     found = outcome(lambda: LeaseRecord.from_item(item), CorruptRecord)
     if isinstance(found, Exception):
         return
@@ -86,23 +87,23 @@ def check_lease(item: Item) -> None:
     check_item(LEASE_SCHEMA, {**found.to_item(), **own})
 
 
-def test_a_lease_with_a_wrong_attribute_is_corrupt() -> None:
-    """Whatever stands in an attribute's place is read as it is stored, or makes the lease corrupt."""
+def test_a_lease_with_an_invalid_attribute_is_corrupt() -> None:
+    """Any value of an attribute is read as stored, or makes the lease corrupt."""
     for item in replaced(LEASE, VALUES):
         if isinstance(item, dict):
             check_lease(item)
 
 
 @fuzz(200, item=damaged_json(LEASE, st.sampled_from(VALUES[:-3])))
-def test_a_damaged_lease_is_sound_or_corrupt(item: Any) -> None:
-    """Leases with several things wrong with them."""
+def test_a_damaged_lease_is_valid_or_corrupt(item: Any) -> None:
+    """Leases with several damaged attributes."""
     if isinstance(item, dict):
         check_lease(item)
 
 
 @pytest.mark.parametrize("damage", [{"generation": "3"}, {"timeout": -1}, {"ttl": 2**63}, {"owner": 7}])
-def test_a_corrupt_lease_stops_its_writer_alone(damage: dict[str, Any]) -> None:
-    """A writer that meets a corrupt lease hears which item it is, and nothing happened."""
+def test_a_corrupt_lease_stops_only_writers_of_its_path(damage: dict[str, Any]) -> None:
+    """The writer gets an error that names the item, and nothing is written."""
     table = open_table("memory://", LEASE_SCHEMA)
     table.create()
     store = ConditionalStore(MemoryStore(), table=table, mode="lease", clock=ManualClock())
@@ -116,8 +117,8 @@ def test_a_corrupt_lease_stops_its_writer_alone(damage: dict[str, Any]) -> None:
     store.put_if_absent("a", b"1")
 
 
-def test_a_lease_of_absurd_length_is_waited_for_no_longer_than_asked() -> None:
-    """A timeout of ages is a sound number; who does not want to wait for it gets `LeaseTimeout`."""
+def test_the_wait_for_a_very_long_lease_is_limited() -> None:
+    """An extremely long timeout is a valid number. `max_wait` ends the wait with `LeaseTimeout`."""
     table = open_table("memory://", LEASE_SCHEMA)
     table.create()
     store = ConditionalStore(
@@ -135,8 +136,8 @@ def test_a_lease_of_absurd_length_is_waited_for_no_longer_than_asked() -> None:
 # -- findings ----------------------------------------------------------------------------------------
 
 
-def check_verdict(text: str) -> None:
-    """Check that `text` is no verdict, or one that says the same."""
+def check_probe_report(text: str) -> None:
+    """Check that `text` is refused, or is a probe report that is read as stored."""
     found = outcome(lambda: ProbeReport.from_json(text), CorruptRecord, FormatTooNew)
     if isinstance(found, FormatTooNew):
         assert json.loads(text)["format"] > FORMAT
@@ -147,33 +148,33 @@ def check_verdict(text: str) -> None:
             found.proves(kind)
 
 
-def test_a_verdict_with_a_wrong_field_is_none() -> None:
-    """Whatever stands in a field's place is read as it is kept, or makes the verdict corrupt."""
+def test_a_probe_report_with_an_invalid_field_is_corrupt() -> None:
+    """Any value of a field is read as stored, or makes the report corrupt."""
     for value in replaced(json.loads(VERDICT.to_json())):
-        check_verdict(dumps(value))
+        check_probe_report(dumps(value))
 
 
 @fuzz(200, value=damaged_json(json.loads(VERDICT.to_json())))
-def test_a_damaged_verdict_is_sound_or_corrupt(value: Any) -> None:
-    """Verdicts with several things wrong with them."""
-    check_verdict(dumps(value))
+def test_a_damaged_probe_report_is_valid_or_corrupt(value: Any) -> None:
+    """Reports with several damaged fields."""
+    check_probe_report(dumps(value))
 
 
 @fuzz(200, text=st.text(max_size=40) | wild_json.map(dumps))
-def test_anything_in_place_of_a_verdict(text: str) -> None:
-    """Arbitrary texts are none."""
-    check_verdict(text)
+def test_any_text_is_a_probe_report_or_refused(text: str) -> None:
+    """This holds for arbitrary texts and arbitrary JSON."""
+    check_probe_report(text)
 
 
 @pytest.mark.parametrize("text", ['{"format": 3}', '{"format": 99, "rows": {}, "url": 1}'])
-def test_a_verdict_of_a_newer_format_may_be_anything(text: str) -> None:
-    """It is told from a corrupt one by its format alone."""
+def test_a_probe_report_of_a_newer_format_is_refused(text: str) -> None:
+    """It is recognised by its format alone."""
     with pytest.raises(FormatTooNew):
         ProbeReport.from_json(text)
 
 
-def test_a_verdict_of_which_words_say_that_it_is_right_proves_nothing() -> None:
-    """The word "false" is no boolean; taken for true it would prove what was seen to be wrong."""
+def test_a_probe_report_with_texts_for_booleans_is_corrupt() -> None:
+    """The text "false" would count as true, and so prove a condition that failed."""
     value = json.loads(VERDICT.to_json())
     value["rows"][1]["ok"] = "false"
     with pytest.raises(CorruptRecord):
@@ -186,7 +187,7 @@ ITEM: Item = {"path": "a", "etag": "*", "generation": -3, "live": True, "raw": b
 
 
 def check_wire(wire: Any) -> None:
-    """Check that `wire` is no item, or one that is kept as it is."""
+    """Check that `wire` is refused, or is an item that round-trips."""
     found = outcome(lambda: unmarshal(wire), CorruptRecord)
     if not isinstance(found, Exception):
         assert unmarshal(json.loads(json.dumps(marshal(found)))) == found
@@ -194,8 +195,8 @@ def check_wire(wire: Any) -> None:
             check_item(LEASE_SCHEMA, {**found, "path": "a", "etag": "*"})
 
 
-def test_an_attribute_that_no_value_can_hold_is_refused() -> None:
-    """Whatever stands in an attribute's place is an item's value, or refused."""
+def test_an_invalid_attribute_of_an_item_is_refused() -> None:
+    """Any value of an attribute is a valid value, or is refused."""
     for wire in replaced(marshal(ITEM)):
         check_wire(wire)
 
@@ -209,21 +210,21 @@ def test_an_attribute_that_no_value_can_hold_is_refused() -> None:
         max_size=3,
     ),
 )
-def test_any_wire_is_an_item_or_refused(wire: Any) -> None:
-    """Numbers as others spell them, half characters, and types that are none."""
+def test_any_wire_value_is_an_item_or_refused(wire: Any) -> None:
+    """Numbers in other spellings, lone surrogates, and invalid types."""
     check_wire(wire)
 
 
 @pytest.mark.parametrize("number", ["1" * 39, "٣", " 1", "1_0", "+1", "1e3", "0x1", "", "-", "1" * 5000])
-def test_a_number_is_spelt_in_one_way(number: str) -> None:
-    """What Python would take for a number, and DynamoDB does not, is none."""
+def test_a_number_has_one_spelling(number: str) -> None:
+    """A text that is a number in Python, but not in DynamoDB, is refused."""
     with pytest.raises(CorruptRecord, match="'size'"):
         unmarshal({"size": {"N": number}})
 
 
 @fuzz(200, token=st.text(max_size=30) | wild_json.map(dumps))
-def test_a_token_that_is_none_is_a_wrong_argument(token: str) -> None:
-    """A page's token is ours or a `ValueError`, which is what a table says of wrong arguments."""
+def test_an_invalid_token_is_a_wrong_argument(token: str) -> None:
+    """It raises `ValueError`, like other wrong arguments of a table."""
     found = outcome(lambda: key_of_token(token), ValueError)
     if isinstance(found, Key):
         assert key_of_token(token_of_key(found)) == found
@@ -233,7 +234,7 @@ def test_a_token_that_is_none_is_a_wrong_argument(token: str) -> None:
 
 
 def pages(page: Callable[..., ItemPage], *words: str, **options: int) -> list[Item]:
-    """Return the items of all pages, of which there must be an end."""
+    """Return the items of all pages. Fail if the listing does not end."""
     items: list[Item] = []
     token: str | None = None
     for _ in range(100):
@@ -267,7 +268,7 @@ def open_file(path: Path) -> SqliteTable:
 
 
 def sample(path: Path) -> bytes:
-    """Return a table of some items as a file; there is none of that name afterwards."""
+    """Return the bytes of a table in a file with some items; remove the file."""
     table = open_file(path)
     table.create()
     for number in range(30):
@@ -289,12 +290,12 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def whole(place: Path) -> bytes:
-    """A sound table's file."""
+    """The bytes of an undamaged table file."""
     return sample(place / "sample.db")
 
 
 def use(path: Path, *errors: type[CommitError]) -> list[object]:
-    """Return what comes of each kind of call on the table in the file, and remove the file."""
+    """Return the outcome of each kind of call on the table in the file, and remove the file."""
     try:
         with closing(open_file(path)) as table:
             return [outcome(lambda call=call: call(table), *errors) for call in CALLS]
@@ -305,7 +306,7 @@ def use(path: Path, *errors: type[CommitError]) -> list[object]:
 
 @fuzz(60, data=st.data())
 def test_a_damaged_file_is_read_or_refused(data: st.DataObject, place: Path, whole: bytes) -> None:
-    """A table whose file was cut short, overwritten or altered: no call raises an error of SQLite's."""
+    """With a truncated, overwritten or altered file, no call raises an error of SQLite."""
     path = place / "damaged.db"
     path.write_bytes(data.draw(damaged_bytes(whole)))
     use(path, CommitError)
@@ -313,7 +314,7 @@ def test_a_damaged_file_is_read_or_refused(data: st.DataObject, place: Path, who
 
 @fuzz(60, bits=st.lists(st.integers(0, 40_960 * 8 - 1), min_size=1, max_size=20))
 def test_flipped_bits_are_read_or_refused(bits: list[int], place: Path, whole: bytes) -> None:
-    """Bits that fell over anywhere in the file."""
+    """Flipped bits anywhere in the file."""
     damaged = bytearray(whole)
     for bit in bits:
         damaged[bit // 8 % len(damaged)] ^= 1 << bit % 8
@@ -323,10 +324,10 @@ def test_flipped_bits_are_read_or_refused(bits: list[int], place: Path, whole: b
 
 
 @fuzz(20, wal=st.binary(min_size=1, max_size=100), shm=st.binary(max_size=100))
-def test_foreign_files_beside_a_table_do_no_harm(
+def test_foreign_files_next_to_a_table_are_ignored(
     wal: bytes, shm: bytes, place: Path, whole: bytes
 ) -> None:
-    """Garbage where SQLite keeps its log is no log; what the table holds is read."""
+    """An invalid WAL file is ignored, and the items of the table are read."""
     path = place / "beside.db"
     path.write_bytes(whole)
     with closing(sqlite3.connect(path)) as connection:
@@ -345,7 +346,7 @@ def _with(place: Path, whole: bytes, statement: str, *values: object) -> Path:
     return path
 
 
-#: What a column of SQLite can hold, whatever its declared type.
+#: Values that a column of SQLite can hold, whatever its declared type.
 CELLS = tuple(
     value
     for value in (
@@ -365,11 +366,11 @@ CELLS = tuple(
 
 
 @pytest.mark.parametrize("column", ["item", "hash", "range"])
-def test_an_item_that_is_none_is_corrupt(column: str, place: Path, whole: bytes) -> None:
-    """Whatever a cell of the items holds, every call ends, and with a typed error if with one.
+def test_an_invalid_item_is_corrupt(column: str, place: Path, whole: bytes) -> None:
+    """For any value of a cell, every call ends, at most with a typed error.
 
-    In particular a scan ends: its pages go by the keys, and an item that says that it has another key
-    than its row would send it back to the start.
+    In particular a scan ends: its pages follow the keys, and an item with another key than its row would
+    send it back to the start.
     """
     for cell in CELLS:
         statement = f"UPDATE OR REPLACE items SET {column} = ? WHERE hash = x'6b31' AND range = x'2a'"
@@ -381,12 +382,14 @@ def test_an_item_that_is_none_is_corrupt(column: str, place: Path, whole: bytes)
 
 
 @pytest.mark.parametrize("column", ["format", "created", "hash_key", "range_key", "ttl"])
-def test_a_version_marker_that_is_none_is_corrupt(column: str, place: Path, whole: bytes) -> None:
-    """Whatever a cell of the marker holds, it is a sound marker, or refused with a typed error."""
+def test_an_invalid_version_marker_is_corrupt(column: str, place: Path, whole: bytes) -> None:
+    """For any value of a cell, the marker is valid, or refused with a typed error."""
     allowed = (CorruptRecord, FormatTooNew, WrongTableSchema)
     for cell in (None, *CELLS):
         path = _with(place, whole, f"UPDATE commitlog_table SET {column} = ?", cell)
-        with closing(sqlite3.connect(path)) as connection:  # which makes a number of some texts
+        with closing(
+            sqlite3.connect(path)
+        ) as connection:  # the column type converts some texts to numbers
             ((kept,),) = connection.execute(f"SELECT {column} FROM commitlog_table")
         found = use(path, *allowed)
         if isinstance(found[1], TableInfo):
@@ -408,16 +411,16 @@ def test_a_version_marker_that_is_none_is_corrupt(column: str, place: Path, whol
         ("UPDATE items SET item = CAST(x'ff61' AS TEXT)", CorruptRecord),
     ],
 )
-def test_a_table_that_was_tampered_with_is_not_merely_unavailable(
+def test_a_table_with_another_schema_is_not_unavailable(
     statement: str, error: type[CommitError], place: Path, whole: bytes
 ) -> None:
-    """What is missing or foreign in a file stays so: nobody is told to try again."""
+    """The damage is permanent, so the error does not suggest a retry."""
     found = use(_with(place, whole, statement), error)
     assert [each for each in found if isinstance(each, Exception)]
 
 
 def test_a_newer_format_may_have_other_columns(place: Path, whole: bytes) -> None:
-    """A later release's file is recognised by the one thing that stays: its format."""
+    """The file of a later release is recognised by its format alone."""
     path = _with(place, whole, "UPDATE commitlog_table SET format = 2")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ALTER TABLE commitlog_table DROP COLUMN ttl")
@@ -434,10 +437,10 @@ def test_a_newer_format_may_have_other_columns(place: Path, whole: bytes) -> Non
         ("DROP TABLE items", "altered.db"),
     ],
 )
-def test_lease_list_tells_of_a_damaged_table_in_one_line(
+def test_lease_list_reports_a_damaged_table_in_one_line(
     statement: str, said: str, place: Path, whole: bytes
 ) -> None:
-    """The command ends with a status and a line that names the table and, if there is one, the item."""
+    """The command exits with status 1. The line names the table and, if there is one, the item."""
     path = _with(place, whole, statement)
     done = CliRunner().invoke(main, ["lease", "list", f"sqlite://{path}"], catch_exceptions=False)
     [line] = done.stderr.splitlines()
@@ -448,8 +451,8 @@ def test_lease_list_tells_of_a_damaged_table_in_one_line(
 @pytest.mark.parametrize(
     "text", ["", "{", "[" * 100_000, '{"format": 2}', VERDICT.to_json()[:-9], "\ud800"]
 )
-def test_a_verdict_file_that_is_none_ends_a_command_in_one_line(text: str, place: Path) -> None:
-    """What `--probe-report` names is checked before anything is done."""
+def test_an_invalid_probe_report_is_refused_in_one_line(text: str, place: Path) -> None:
+    """The file of `--probe-report` is checked before any request."""
     file = place / "verdict.json"
     file.write_bytes(text.encode(errors="surrogatepass"))
     words = ["cat", f"{place}/x", "--probe-report", str(file)]
@@ -461,6 +464,6 @@ def test_a_verdict_file_that_is_none_ends_a_command_in_one_line(text: str, place
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int, place: Path, whole: bytes) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     tried = fuzz.campaign(campaign_seconds, campaign_seed, place=place, whole=whole)
     print(f"{tried} examples")

@@ -1,5 +1,6 @@
-"""Whatever is given for a URL, a path, an option or a setting: it is understood, or refused before
-anything is sent; and no secret is shown.
+"""Any URL, path, option or setting is accepted, or refused before a request is sent.
+
+No secret is shown.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ URLS = (
 
 @st.composite
 def urls(draw: st.DrawFn) -> str:
-    """Return a URL with something wrong with it, or put together from parts that are."""
+    """Return a damaged URL, or a URL of random parts."""
     if draw(st.booleans()):
         url = draw(st.sampled_from(URLS))
         at = draw(st.integers(0, len(url)))
@@ -73,12 +74,12 @@ def urls(draw: st.DrawFn) -> str:
 
 
 def check_url(found: object, parse: Callable[[str], Url]) -> None:
-    """Check that a URL can be shown, as one of the same place, and that it shows no secret."""
+    """Check that the text of a URL has the same location, and shows no secret."""
     if isinstance(found, Url):
         shown = str(found)
         shown.encode()
         assert shown.isprintable()
-        # The path of a directory is no URL, and has no secrets.
+        # The path of a directory is not parsed for secrets.
         assert SECRET not in shown + repr(found) or found.scheme in ("file", "sqlite")
         again = parse(shown)
         assert (again.scheme, again.name, again.prefix) == (found.scheme, found.name, found.prefix)
@@ -86,8 +87,8 @@ def check_url(found: object, parse: Callable[[str], Url]) -> None:
 
 
 @fuzz(500, url=urls())
-def test_any_url_is_understood_or_refused(url: str) -> None:
-    """Every text is a URL that shows as one of the same place, or refused."""
+def test_any_url_is_parsed_or_refused(url: str) -> None:
+    """The text of a parsed URL has the same location."""
     for parse in (parse_store_url, parse_table_url):
         found = outcome(lambda: parse(url), *REFUSED)  # noqa: B023
         check_url(found, parse)
@@ -98,8 +99,8 @@ def test_any_url_is_understood_or_refused(url: str) -> None:
 
 @pytest.mark.parametrize("url", [*URLS[:2], "memory://a", "dynamodb://commits", "/a"])
 @pytest.mark.parametrize("text", WILD_TEXTS)
-def test_any_text_anywhere_in_a_url(url: str, text: str) -> None:
-    """At no place of a URL does a hostile text do more than to have it refused."""
+def test_any_text_anywhere_in_a_url_is_accepted_or_refused(url: str, text: str) -> None:
+    """At no position does a hostile text have another effect."""
     for part in (text, quote(text, errors="replace")):
         for at in range(0, len(url) + 1, 3):
             for parse in (parse_store_url, parse_table_url):
@@ -108,15 +109,15 @@ def test_any_text_anywhere_in_a_url(url: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("url", [" s3://bucket/a", "\ufeffs3://bucket", "S 3://bucket", "'s3://bucket'"])
-def test_a_blank_before_a_url_makes_no_directory_of_it(url: str) -> None:
-    """A URL that was copied with something before it is refused, and no local store is made."""
+def test_a_url_with_a_character_in_front_is_not_a_directory(url: str) -> None:
+    """A URL that was copied with an additional character is refused, and no local store is made."""
     for parse in (parse_store_url, parse_table_url, open_store):
         with pytest.raises(ConfigurationError, match="scheme"):
             parse(url)
 
 
 @fuzz(100, url=wild_scalars | st.binary(max_size=5) | st.lists(st.text(), max_size=2))
-def test_what_is_no_text_is_no_url(url: Any) -> None:
+def test_a_url_of_another_type_is_refused(url: Any) -> None:
     """Numbers, bytes and lists are refused as such."""
     for parse in (parse_store_url, parse_table_url):
         found = outcome(lambda: parse(url), *REFUSED)  # noqa: B023
@@ -124,8 +125,8 @@ def test_what_is_no_text_is_no_url(url: Any) -> None:
 
 
 @fuzz(300, path=wild_texts, prefix=wild_texts)
-def test_any_path_is_sound_or_refused(path: str, prefix: str) -> None:
-    """A path that is not refused stays below whatever it is joined to, and can be encoded."""
+def test_any_path_is_valid_or_refused(path: str, prefix: str) -> None:
+    """An accepted path stays below any prefix that it is joined to, and can be encoded."""
     if not isinstance(outcome(lambda: check_path(path), InvalidPath), Exception):
         assert os.path.normpath(f"/root/{path}") == f"/root/{path}"
         assert len(path.encode()) <= 1024 and "\x1b" not in path
@@ -149,8 +150,8 @@ def test_any_path_is_sound_or_refused(path: str, prefix: str) -> None:
     ),
     url=st.sampled_from(["s3://bucket", "dynamodb://commits", "memory://a"]),
 )
-def test_any_option_is_understood_or_refused(options: dict[str, str], url: str) -> None:
-    """Options beside a URL are checked like those in it."""
+def test_any_option_is_valid_or_refused(options: dict[str, str], url: str) -> None:
+    """Options next to a URL are checked like those in it."""
     parse = parse_table_url if url.startswith("dynamodb") else parse_store_url
     found = outcome(lambda: parse(url).with_options(options), *REFUSED)
     if isinstance(found, Url):
@@ -161,7 +162,7 @@ def test_any_option_is_understood_or_refused(options: dict[str, str], url: str) 
 
 @fuzz(60, url=urls())
 def test_any_url_opens_or_is_refused(url: str) -> None:
-    """Opening a store or a table sends nothing; what cannot be opened is refused."""
+    """Opening a store or a table sends no request. An invalid URL is refused."""
     schema = TableSchema(hash_key="path", range_key="etag")
     for opened in (
         outcome(lambda: open_store(url), *REFUSED),
@@ -172,8 +173,8 @@ def test_any_url_opens_or_is_refused(url: str) -> None:
 
 
 @fuzz(200, text=wild_texts | wild_texts.map("dynamo:{}".format) | wild_texts.map("dynamo:a:{}".format))
-def test_any_commit_word_is_understood_or_refused(text: str) -> None:
-    """What `connect` takes for its strategy."""
+def test_any_commit_strategy_is_valid_or_refused(text: str) -> None:
+    """This is the `commit` argument of `connect`."""
     outcome(lambda: parse_dynamo(text), ConfigurationError)
     opened = outcome(lambda: connect("memory://fuzz", commit=text), *REFUSED)
     if not isinstance(opened, Exception):
@@ -191,8 +192,8 @@ def place() -> Iterator[Path]:
 
 
 @fuzz(200, url=urls())
-def test_any_place_is_understood_or_refused(url: str) -> None:
-    """What a command is given for an object or an output."""
+def test_any_location_is_parsed_or_refused(url: str) -> None:
+    """This is the argument of a command for an object or an output."""
     if not url.startswith("~"):
         outcome(lambda: split(url), *REFUSED)
         outcome(lambda: split(url, prefix=True), *REFUSED)
@@ -201,8 +202,8 @@ def test_any_place_is_understood_or_refused(url: str) -> None:
 
 @pytest.mark.parametrize("command", ["cat", "stat", "ls", "output log", "output recover", "lease list"])
 @pytest.mark.parametrize("name", ["a%00b", "a%0Ab", "%ff", "..%2f..", "%ed%a0%80", "a%1b[2Jb", "%"])
-def test_a_command_refuses_an_odd_name_in_one_line(command: str, name: str, place: Path) -> None:
-    """A name that no file can have ends a command with a status and a line, not with a traceback."""
+def test_a_command_refuses_an_invalid_name_in_one_line(command: str, name: str, place: Path) -> None:
+    """An impossible file name ends a command with an exit status and one line, without a traceback."""
     scheme = "sqlite" if command == "lease list" else "file"
     for url in (f"{scheme}://{place}/{name}", f"{scheme}://{place}/{name}/x"):
         done = CliRunner().invoke(main, [*command.split(), url])
@@ -213,12 +214,12 @@ def test_a_command_refuses_an_odd_name_in_one_line(command: str, name: str, plac
         assert "\x1b" not in done.output
 
 
-def test_refusals_are_of_this_library() -> None:
-    """Both kinds of refusal are errors of ours that say that nothing was sent."""
+def test_refusals_are_errors_of_this_library() -> None:
+    """Both kinds of refusal are `CommitError` and `ValueError`."""
     assert all(issubclass(kind, CommitError) and issubclass(kind, ValueError) for kind in REFUSED)
 
 
 @pytest.mark.campaign
 def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
-    """All of the above with new examples, for as long as it is told."""
+    """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

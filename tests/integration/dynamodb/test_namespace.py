@@ -1,6 +1,6 @@
-"""A namespace on DynamoDB: what its service answers to a transaction, and what that means for a change.
+"""A namespace on DynamoDB: the effect of the service's responses to transactions on a change.
 
-The answers that the server for tests never gives are put in its place by a proxy.
+A proxy injects the responses that the test server never sends.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CHANGES: Mapping[str, Callable[[Namespace], object]] = {
 
 @define
 class Setting:
-    """A namespace behind a proxy, and the same past it."""
+    """A namespace behind a proxy, and the same one without it."""
 
     proxy: Proxy
     store: MemoryStore
@@ -63,24 +63,24 @@ class Setting:
     wrong: int = 0
 
     def answer(self, code: str, *, status: int = 400, times: int = 1, **rest: Any) -> None:
-        """Let the next transactions be answered with an error, and not be done."""
+        """Respond to the next transactions with an error, without executing them."""
         body = json.dumps(
             {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no", **rest}
         )
         self.disturb("answer", status=status, body=body, times=times)
 
     def disturb(self, action: Any, **rest: Any) -> None:
-        """Let something go wrong with the next transactions."""
+        """Inject a fault into the next transactions."""
         fault = Fault(kind=TRANSACT, action=action, **rest)
         self.wrong += fault.times
         self.proxy.inject(fault)
 
     def transactions(self) -> int:
-        """Return how many were sent since the last time."""
+        """Return the number of transactions since the last call."""
         return sum(request.split()[0] == TRANSACT for request in self.proxy.requests())
 
     def tree(self) -> dict[str, int]:
-        """Check all invariants, and return the version of what each path has."""
+        """Check all invariants, and return the version of each path."""
         return {path: entry.version for path, entry in self.auditor.audit().items()}
 
 
@@ -93,7 +93,7 @@ def proxy(ministack: Ministack) -> Iterator[Proxy]:
 
 @pytest.fixture
 def setting(ministack: Ministack, proxy: Proxy) -> Iterator[Setting]:
-    """A namespace with a few files; after the test, nothing is wrong with it, nor with what is next."""
+    """A namespace with a few files. Its invariants are checked after the test, and no fault is left."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     name = ministack.new_table_name()
@@ -121,7 +121,7 @@ def setting(ministack: Ministack, proxy: Proxy) -> Iterator[Setting]:
 
 
 def _expected(operation: str) -> set[str]:
-    """Return which paths there are after an operation."""
+    """Return the paths that exist after an operation."""
     before = {"d", "e", "d/f", "f"}
     return {
         "create": before | {"d/new"},
@@ -137,8 +137,8 @@ def _expected(operation: str) -> set[str]:
     "reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"]
 )
 @pytest.mark.parametrize("operation", CHANGES)
-def test_a_transaction_that_met_a_crowd(setting: Setting, operation: str, reason: str) -> None:
-    """Whichever of its actions the service names: nothing happened, and it is sent again, and done."""
+def test_a_throttled_transaction_is_repeated(setting: Setting, operation: str, reason: str) -> None:
+    """Whichever action the service names, nothing happened. The transaction is repeated."""
     for position in range(2):
         reasons = [{"Code": "None"}] * position + [{"Code": reason}]
         setting.answer(CANCELED, times=3, CancellationReasons=reasons)
@@ -157,10 +157,10 @@ def test_a_transaction_that_met_a_crowd(setting: Setting, operation: str, reason
         ("InternalServerError", None, 8, OutcomeUnknown),
     ],
 )
-def test_a_crowd_without_end(
+def test_endless_throttling_is_reported(
     setting: Setting, code: str, reason: str | None, sent: int, error: type[CommitError]
 ) -> None:
-    """The caller is told that nothing happened, or, if the same request may still be done, that."""
+    """The error says that nothing happened, or that a request may still be executed."""
     before = setting.tree()
     reasons = {} if reason is None else {"CancellationReasons": [{"Code": reason}]}
     setting.answer(code, status=500 if code.startswith("Internal") else 400, times=sent, **reasons)
@@ -172,9 +172,9 @@ def test_a_crowd_without_end(
     assert left == (3 if error is OutcomeUnknown else 2), "what may be named must be there"
 
 
-def test_the_same_transaction_under_way(setting: Setting) -> None:
-    """The service is still busy with the first request, whose answer was lost: it is asked on."""
-    setting.disturb("drop_request")  # what it does later does not show yet
+def test_a_transaction_still_in_progress_is_repeated(setting: Setting) -> None:
+    """The service is still busy with the first request, whose response was lost."""
+    setting.disturb("drop_request")  # its effect is not visible yet
     setting.answer("TransactionInProgressException", times=2)
     setting.lake.rename("d", "e/d")
     assert setting.transactions() == 4
@@ -182,8 +182,8 @@ def test_the_same_transaction_under_way(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("operation", CHANGES)
-def test_a_transaction_whose_answer_is_lost(setting: Setting, operation: str) -> None:
-    """It is done once, and known to be, by the token or by its word."""
+def test_a_transaction_with_a_lost_response_is_recognised(setting: Setting, operation: str) -> None:
+    """It is applied once, and recognised by its token or its change id."""
     before = setting.tree()
     setting.disturb("drop_response")
     CHANGES[operation](setting.lake)
@@ -192,8 +192,8 @@ def test_a_transaction_whose_answer_is_lost(setting: Setting, operation: str) ->
     assert all(version - before.get(path, 0) <= 1 for path, version in after.items() if path in before)
 
 
-def test_a_condition_that_failed_beside_a_conflict(setting: Setting) -> None:
-    """It is planned again from what is there, and not taken for a conflict without end."""
+def test_a_failed_condition_with_a_conflict_is_planned_again(setting: Setting) -> None:
+    """The change is planned again from the current state, instead of repeated as a conflict."""
     reasons = [{"Code": "TransactionConflict"}, {"Code": "ConditionalCheckFailed"}]
     setting.answer(CANCELED, CancellationReasons=reasons)
     setting.lake.write("d/new", b"2", overwrite=False)
@@ -210,10 +210,10 @@ def test_a_condition_that_failed_beside_a_conflict(setting: Setting) -> None:
         (CANCELED, {"CancellationReasons": [{"Code": "ValidationError", "Message": "no"}]}),
     ],
 )
-def test_a_refusal_that_no_condition_explains(
+def test_another_refusal_is_raised(
     setting: Setting, code: str, rest: Mapping[str, Any], lost: bool
 ) -> None:
-    """It is told as it is, and not planned again; after a lost answer it proves nothing."""
+    """The change is not planned again. After a lost response, the outcome is unknown."""
     before = setting.tree()
     if lost:
         setting.disturb("drop_request")
@@ -229,10 +229,10 @@ def test_a_refusal_that_no_condition_explains(
 
 
 @pytest.mark.parametrize("passes", ["advance", "suspend"])
-def test_what_was_throttled_is_not_sent_after_it_was_ruled_out(
+def test_a_throttled_transaction_is_not_sent_after_a_recovery(
     ministack: Ministack, proxy: Proxy, passes: str
 ) -> None:
-    """A machine that slept between two attempts plans anew: a recovery may have taken it for dead."""
+    """After a sleep between two attempts, it is planned again: a recovery may have rolled it back."""
     asleep: list[Callable[[], object]] = []
 
     class Slept(ManualClock):
@@ -255,7 +255,7 @@ def test_what_was_throttled_is_not_sent_after_it_was_ruled_out(
 
     with closing(client(ministack.endpoint_url)) as other, closing(client(proxy.endpoint_url)) as lake:
         other.create()
-        clock.advance(1)  # the log has it after that
+        clock.advance(1)  # after that the log contains it
         proxy.inject(Fault(kind=TRANSACT, action="answer", status=400, body=THROTTLED))
         proxy.requests()
         asleep.append(other.maintenance.recover)

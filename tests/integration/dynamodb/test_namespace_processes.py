@@ -1,4 +1,4 @@
-"""Processes that work on one namespace, on real tables: some order of what they did explains it all."""
+"""Processes that work on one namespace, on real tables: their history is linearizable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAKE = "lake"
 
 @pytest.fixture(params=["sqlite", pytest.param("ministack", marks=pytest.mark.servers)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """Where a new namespace is, as processes are told."""
+    """The location of a new namespace, in the form for worker processes."""
     (tmp_path / "store").mkdir()
     place: dict[str, Any] = {"store": f"file://{tmp_path}/store", "name": LAKE, "options": {}}
     if request.param == "sqlite":
@@ -41,7 +41,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 
 
 class Worker:
-    """A process, and what it has told."""
+    """A process, and its output."""
 
     def __init__(self, place: dict[str, Any], seed: int, operations: int, *, until: int) -> None:
         self.lines: list[str] = []
@@ -68,12 +68,12 @@ class Worker:
                     self.process.kill()
 
     def wait(self) -> int:
-        """Wait for its end, and return its status."""
+        """Wait for the end of the process, and return its exit status."""
         self._thread.join()
         return self.process.wait()
 
     def calls(self) -> list[Call]:
-        """Return what it did, after its end."""
+        """Return the calls of the process, after its end."""
         code = self.wait()
         assert code == (-9 if len(self.lines) >= self._until else 0)
         whole = [line for line in self.lines if line.endswith("\n")]
@@ -81,8 +81,8 @@ class Worker:
 
 
 def test_processes_that_rename_create_and_delete(place: dict[str, Any]) -> None:
-    """Four of them at once, one of which is killed: each change was made at one moment, or never."""
-    # The one that is to be killed never comes to its own end, however late we hear of what it did.
+    """Four processes run at once, and one of them is killed. Each change is atomic, or has no effect."""
+    # The process to be killed has enough operations that it never ends by itself.
     workers = [Worker(place, 0, 100_000, until=31)]
     workers += [Worker(place, seed, 25, until=100_000) for seed in (1, 2, 3)]
     for worker in workers:
@@ -108,8 +108,8 @@ def test_processes_that_rename_create_and_delete(place: dict[str, Any]) -> None:
         assert tree() == after
 
 
-def test_that_the_judge_finds_out() -> None:
-    """What no plain tree can do is not explained; what was not done need not be."""
+def test_the_judge_rejects_impossible_histories() -> None:
+    """A history that no tree allows is rejected. A call without an effect is allowed to have none."""
     make, again = Call(["make", "a"], 0, 1, "done"), Call(["rename", "a", "b"], 2, 3, "done")
     moved = Model({(): None, ("b",): None})
     assert explained([make, again], Model(), moved)

@@ -1,4 +1,4 @@
-"""Tables on DynamoDB: what is sent, what its errors mean, and whose a table is."""
+"""Tables on DynamoDB: the requests, the meaning of errors, and the ownership of a table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.servers
 
 
 class Setting:
-    """A table name behind a proxy, a clock that is moved by hand, and a client of the bare service."""
+    """A table name behind a proxy, a manual clock, and a client of the service itself."""
 
     def __init__(self, server: Ministack, proxy: Proxy) -> None:
         self.name = server.new_table_name()
@@ -55,7 +55,7 @@ class Setting:
         self._opened: list[DynamoTable] = []
 
     def open(self, schema: TableSchema = SCHEMA, *, proxied: bool = True) -> DynamoTable:
-        """Open the table, through the proxy unless told otherwise."""
+        """Open the table, through the proxy by default."""
         options = dict(self._server.options)
         if proxied:
             options["endpoint_url"] = self._proxy.endpoint_url
@@ -64,27 +64,27 @@ class Setting:
         return self._opened[-1]
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close all opened tables."""
         for table in self._opened:
             table.close()
 
     def fail(self, operation: str, code: str, *, status: int = 400, times: int = 1, **rest: Any) -> None:
-        """Let the next calls of `operation` be answered with an error."""
+        """Respond to the next calls of `operation` with an error."""
         namespace = "com.amazonaws.dynamodb.v20120810"
         body = json.dumps({"__type": f"{namespace}#{code}", "message": "said the service.", **rest})
         self.disturb(operation, "answer", status=status, body=body, times=times)
 
     def disturb(self, operation: str, action: Any, **rest: Any) -> None:
-        """Let something go wrong with the next calls of `operation`."""
+        """Inject a fault into the next calls of `operation`."""
         self._proxy.requests()
         self._proxy.inject(Fault(kind=operation, action=action, **rest))
 
     def requests(self) -> list[str]:
-        """Return the operations that were called since the last time."""
+        """Return the operations since the last call."""
         return [request.split()[0] for request in self._proxy.requests()]
 
     def make(self, kinds: dict[str, str], **types: str) -> None:
-        """Make the table as another tool would."""
+        """Create the table as another tool would."""
         self.client.create_table(
             TableName=self.name,
             BillingMode="PAY_PER_REQUEST",
@@ -95,7 +95,7 @@ class Setting:
         )
 
     def marker(self) -> dict[str, Any] | None:
-        """Return the version marker as it is stored."""
+        """Return the stored version marker."""
         found: dict[str, Any] = self.client.get_item(TableName=self.name, Key=MARKER)
         return found.get("Item")
 
@@ -120,7 +120,7 @@ def proxy(ministack: Ministack) -> Iterator[Proxy]:
 
 @pytest.fixture
 def setting(ministack: Ministack, proxy: Proxy) -> Iterator[Setting]:
-    """A table that is not there yet."""
+    """A table that does not exist yet."""
     setting = Setting(ministack, proxy)
     yield setting
     setting.close()
@@ -129,18 +129,18 @@ def setting(ministack: Ministack, proxy: Proxy) -> Iterator[Setting]:
 
 @pytest.fixture
 def table(setting: Setting) -> DynamoTable:
-    """A new table, without a request so far."""
+    """A new table, without requests so far."""
     table = setting.open()
     table.create()
     setting.requests()
     return table
 
 
-# -- what is sent -----------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------
 
 
-def test_requests(setting: Setting, table: DynamoTable) -> None:
-    """Each method is one request, a conditional put above all."""
+def test_each_method_is_one_request(setting: Setting, table: DynamoTable) -> None:
+    """In particular, a conditional put is one request."""
     table.put(ITEM, condition=Absent())
     with pytest.raises(ConditionFailed):
         table.put(ITEM, condition=Absent())
@@ -154,8 +154,8 @@ def test_requests(setting: Setting, table: DynamoTable) -> None:
     ]
 
 
-def test_begin_put_is_under_way(setting: Setting, table: DynamoTable) -> None:
-    """A put that was begun happens before anybody waits for it."""
+def test_a_begun_put_is_sent_at_once(setting: Setting, table: DynamoTable) -> None:
+    """It is executed before its result is awaited."""
     other = setting.open(proxied=False)
     pending = table.begin_put(ITEM)
     deadline = time.monotonic() + 60
@@ -164,8 +164,8 @@ def test_begin_put_is_under_way(setting: Setting, table: DynamoTable) -> None:
     pending()
 
 
-def test_transaction_token(table: DynamoTable) -> None:
-    """A transaction that is repeated with its token is done once."""
+def test_a_token_makes_a_transaction_idempotent(table: DynamoTable) -> None:
+    """A transaction that is repeated with its token is applied once."""
     for _ in range(2):
         table.transact([Put(ITEM, Absent())], token="token")
     with pytest.raises(TransactionCanceled):
@@ -173,7 +173,7 @@ def test_transaction_token(table: DynamoTable) -> None:
 
 
 class Recorder:
-    """A server that gives the answers it is told to, and keeps the requests: what is on the wire."""
+    """A server that sends the given responses, and records the requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
@@ -209,7 +209,7 @@ class Recorder:
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    """A table on a server that records."""
+    """A table on a recording server."""
     recorder = Recorder()
     with recorder.server:
         thread = threading.Thread(target=recorder.server.serve_forever, args=(0.01,))
@@ -220,8 +220,8 @@ def recorder() -> Iterator[Recorder]:
         thread.join()
 
 
-def test_put_on_the_wire(recorder: Recorder) -> None:
-    """A put looks as other clients of the same tables send it, its names behind placeholders."""
+def test_a_put_has_the_wire_format_of_other_clients(recorder: Recorder) -> None:
+    """Names are behind placeholders, as in the requests of other clients of the same tables."""
     recorder.table.put({**ITEM, "ttl": 5}, condition=Absent())
     recorder.table.put(ITEM, condition=Equals("generation", 0) & Absent("owner"))
     recorder.table.put(ITEM)
@@ -253,7 +253,7 @@ def test_put_on_the_wire(recorder: Recorder) -> None:
 
 
 def test_reads_are_consistent(recorder: Recorder) -> None:
-    """Every read asks for consistency: servers on one machine are consistent without being asked."""
+    """Every read requests consistency. Local servers always give it, so the requests are checked."""
     recorder.table.get(KEY)
     recorder.table.query_page("a")
     recorder.table.scan_page(segment=1, segments=2)
@@ -273,8 +273,8 @@ def test_reads_are_consistent(recorder: Recorder) -> None:
         "TransactionConflictException",
     ],
 )
-def test_throttling(setting: Setting, table: DynamoTable, code: str) -> None:
-    """A write that the service shed is repeated after a pause, and happens."""
+def test_a_throttled_write_is_repeated(setting: Setting, table: DynamoTable, code: str) -> None:
+    """It is sent again after a pause, and succeeds."""
     setting.fail("PutItem", code, times=2)
     table.put(ITEM, condition=Absent())
     assert setting.requests() == ["PutItem"] * 3
@@ -282,8 +282,8 @@ def test_throttling(setting: Setting, table: DynamoTable, code: str) -> None:
     assert table.get(KEY) == ITEM
 
 
-def test_throttling_without_end(setting: Setting, table: DynamoTable) -> None:
-    """When the retries run out, nothing happened, and the error tells a crowd from a competitor."""
+def test_endless_throttling_is_reported(setting: Setting, table: DynamoTable) -> None:
+    """After the last retry nothing has happened. The error distinguishes throttling from conflicts."""
     for code, error in (
         ("ThrottlingException", Unavailable),
         ("TransactionConflictException", Conflict),
@@ -304,10 +304,10 @@ def test_throttling_without_end(setting: Setting, table: DynamoTable) -> None:
         ("TransactionCanceledException", ["ProvisionedThroughputExceeded", "TransactionConflict"]),
     ],
 )
-def test_conflicting_transactions(
+def test_a_conflicting_transaction_is_repeated(
     setting: Setting, table: DynamoTable, code: str, reasons: list[str]
 ) -> None:
-    """A transaction that got in the way of another is repeated."""
+    """It is sent again, and succeeds."""
     setting.fail("TransactWriteItems", code, CancellationReasons=[{"Code": r} for r in reasons])
     table.transact([Put(ITEM, Absent()), Check(Key("b", "*"), Absent())])
     assert setting.requests() == ["TransactWriteItems"] * 2
@@ -316,8 +316,8 @@ def test_conflicting_transactions(
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "TransactionInProgressException"])
 @pytest.mark.parametrize("passes", ["advance", "suspend"])
-def test_transaction_is_not_repeated_late(setting: Setting, passes: str, code: str) -> None:
-    """A machine that slept in a pause sends nothing after it, whichever clock tells; a put it does."""
+def test_a_transaction_is_not_repeated_late(setting: Setting, passes: str, code: str) -> None:
+    """A machine that slept during a pause sends no transaction after it, but sends a put."""
 
     class Slept(ManualClock):
         def sleep(self, seconds: float) -> None:
@@ -335,8 +335,10 @@ def test_transaction_is_not_repeated_late(setting: Setting, passes: str, code: s
     assert setting.requests() == ["PutItem"] * 2
 
 
-def test_condition_beside_a_conflict(setting: Setting, table: DynamoTable) -> None:
-    """A transaction one of whose conditions failed is not repeated, whatever else was in its way."""
+def test_a_transaction_with_a_failed_condition_is_not_repeated(
+    setting: Setting, table: DynamoTable
+) -> None:
+    """This holds even if it also conflicted with another transaction."""
     reasons = [
         {"Code": "TransactionConflict"},
         {"Code": "ConditionalCheckFailed", "Item": {"path": {"S": "b"}, "etag": {"S": "*"}}},
@@ -351,8 +353,10 @@ def test_condition_beside_a_conflict(setting: Setting, table: DynamoTable) -> No
     assert setting.requests() == ["TransactWriteItems"]
 
 
-def test_transaction_refused_otherwise(setting: Setting, table: DynamoTable) -> None:
-    """A transaction that no condition canceled is no failed precondition."""
+def test_another_refusal_of_a_transaction_is_not_a_failed_condition(
+    setting: Setting, table: DynamoTable
+) -> None:
+    """It raises another error than `TransactionCanceled`."""
     reasons = [{"Code": "ValidationError", "Message": "nonsense"}]
     setting.fail("TransactWriteItems", "TransactionCanceledException", CancellationReasons=reasons)
     with pytest.raises(CommitError, match="TransactionCanceledException") as caught:
@@ -361,8 +365,10 @@ def test_transaction_refused_otherwise(setting: Setting, table: DynamoTable) -> 
 
 
 @pytest.mark.parametrize("action", ["drop_request", "drop_response"])
-def test_lost_write(setting: Setting, table: DynamoTable, action: str) -> None:
-    """A write whose answer is lost is not repeated: its outcome is unknown."""
+def test_a_write_with_a_lost_response_is_not_repeated(
+    setting: Setting, table: DynamoTable, action: str
+) -> None:
+    """Its outcome is unknown."""
     setting.disturb("PutItem", action)
     with pytest.raises(OutcomeUnknown):
         table.put(ITEM)
@@ -371,8 +377,10 @@ def test_lost_write(setting: Setting, table: DynamoTable, action: str) -> None:
 
 
 @pytest.mark.parametrize("operation", ["GetItem", "Query", "Scan", "DescribeTable"])
-def test_lost_read(setting: Setting, table: DynamoTable, operation: str) -> None:
-    """A read whose answer is lost is repeated; without end it says that the service is not there."""
+def test_a_read_with_a_lost_response_is_repeated(
+    setting: Setting, table: DynamoTable, operation: str
+) -> None:
+    """After the last retry the service is unavailable."""
     read = {
         "GetItem": lambda: table.get(KEY),
         "Query": lambda: table.query_page("a"),
@@ -390,16 +398,18 @@ def test_lost_read(setting: Setting, table: DynamoTable, operation: str) -> None
 @pytest.mark.parametrize(
     ("status", "code"), [(500, "InternalServerError"), (503, "ServiceUnavailable"), (502, "")]
 )
-def test_failing_service(setting: Setting, table: DynamoTable, status: int, code: str) -> None:
-    """A write that the service failed at may have happened."""
+def test_a_failed_write_has_an_unknown_outcome(
+    setting: Setting, table: DynamoTable, status: int, code: str
+) -> None:
+    """The service may have executed it."""
     setting.fail("PutItem", code, status=status)
     with pytest.raises(OutcomeUnknown):
         table.put(ITEM)
     assert setting.requests() == ["PutItem"]
 
 
-def test_refused_connection(setting: Setting, ministack: Ministack) -> None:
-    """Where nobody listens, nothing happened."""
+def test_a_refused_connection_is_unavailable(setting: Setting, ministack: Ministack) -> None:
+    """A refused connection proves that nothing happened."""
     with Proxy(ministack.endpoint_url) as gone:
         endpoint = gone.endpoint_url
     url = parse_table_url(f"dynamodb://{setting.name}")
@@ -411,16 +421,18 @@ def test_refused_connection(setting: Setting, ministack: Ministack) -> None:
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "UnrecognizedClientException"])
-def test_denied_access(setting: Setting, table: DynamoTable, ministack: Ministack, code: str) -> None:
-    """Denied access is told apart, without the credentials."""
+def test_denied_access_is_reported(
+    setting: Setting, table: DynamoTable, ministack: Ministack, code: str
+) -> None:
+    """The error does not contain the credentials."""
     setting.fail("PutItem", code)
     with pytest.raises(AccessDenied, match=f"{code}: said the service") as caught:
         table.put(ITEM)
     assert ministack.secret_access_key not in f"{caught.value}{table!r}{table.url}"
 
 
-def test_answers_that_are_none(setting: Setting, table: DynamoTable) -> None:
-    """What is no answer of DynamoDB proves nothing of a write, and does not end a read."""
+def test_invalid_responses_prove_nothing(setting: Setting, table: DynamoTable) -> None:
+    """A write with such a response has an unknown outcome. A read is repeated."""
     for body in ("<html>", "[]"):
         setting.disturb("PutItem", "answer", status=200, body=body)
         with pytest.raises(OutcomeUnknown):
@@ -429,23 +441,27 @@ def test_answers_that_are_none(setting: Setting, table: DynamoTable) -> None:
         assert table.get(KEY) is None
 
 
-def test_server_without_an_operation(setting: Setting, table: DynamoTable) -> None:
-    """A server that lacks an operation is told apart from one that fails at it."""
+def test_a_missing_operation_is_reported(setting: Setting, table: DynamoTable) -> None:
+    """The error differs from that of a failing operation."""
     setting.fail("TransactWriteItems", "UnknownOperationException")
     with pytest.raises(NotSupported, match="TransactWriteItems"):
         table.transact([Put(ITEM)])
 
 
-def test_item_that_the_service_finds_too_large(setting: Setting, table: DynamoTable) -> None:
-    """The service has the last word on the size of an item."""
+def test_an_item_that_the_service_refuses_as_too_large_is_reported(
+    setting: Setting, table: DynamoTable
+) -> None:
+    """The service determines the size of an item."""
     message = "Item size has exceeded the maximum allowed size"
     setting.fail("PutItem", "ValidationException", Message=message, message=message)
     with pytest.raises(ValueError, match="Item size"):
         table.put(ITEM)
 
 
-def test_transaction_that_the_service_finds_too_large(setting: Setting, table: DynamoTable) -> None:
-    """It knows how large the items are that go, or are looked at; nothing was done then."""
+def test_a_transaction_that_the_service_refuses_as_too_large_is_reported(
+    setting: Setting, table: DynamoTable
+) -> None:
+    """Only the service knows the size of deleted and checked items. Nothing is written."""
     message = "The aggregate size of the items in the transaction exceeds 4 MB"
     setting.fail("TransactWriteItems", "ValidationException", Message=message, message=message)
     with pytest.raises(ValueError, match="aggregate size"):
@@ -454,8 +470,8 @@ def test_transaction_that_the_service_finds_too_large(setting: Setting, table: D
     assert table.get(KEY) is None
 
 
-def test_damaged_answer(recorder: Recorder) -> None:
-    """An answer whose checksum is wrong is not believed."""
+def test_a_damaged_response_is_refused(recorder: Recorder) -> None:
+    """A response with a wrong checksum is not used."""
     recorder.answers = {"GetItem": {"Item": {"path": {"S": "x"}, "etag": {"S": "*"}}}, "PutItem": {}}
     recorder.checksum = "1"
     with pytest.raises(Unavailable, match="damaged"):
@@ -464,7 +480,7 @@ def test_damaged_answer(recorder: Recorder) -> None:
         recorder.table.put(ITEM)
 
 
-def test_items_of_other_tools(setting: Setting, table: DynamoTable) -> None:
+def test_unreadable_items_of_other_tools_are_corrupt(setting: Setting, table: DynamoTable) -> None:
     """An item with attributes that no value can hold is neither read in part nor overwritten."""
     foreign = {"path": {"S": "a"}, "etag": {"S": "*"}, "sizes": {"L": []}}
     setting.client.put_item(TableName=setting.name, Item=foreign)
@@ -473,10 +489,10 @@ def test_items_of_other_tools(setting: Setting, table: DynamoTable) -> None:
             call()
 
 
-def test_items_of_other_tools_are_scanned_over_and_removed_by_key(
+def test_unreadable_items_can_be_scanned_and_deleted_by_key(
     setting: Setting, table: DynamoTable
 ) -> None:
-    """A scan passes them on, with what can be read of them; a query raises an error."""
+    """A scan reports them with their readable attributes. A query raises an error."""
     table.put({**ITEM, "path": "b"})
     foreign = {"path": {"S": "a"}, "etag": {"S": "*"}, "sizes": {"L": []}}
     setting.client.put_item(TableName=setting.name, Item=foreign)
@@ -490,11 +506,11 @@ def test_items_of_other_tools_are_scanned_over_and_removed_by_key(
     assert table.get(KEY) is None
 
 
-# -- whose a table is -------------------------------------------------------------------------------
+# -- ownership of a table ----------------------------------------------------------------------------
 
 
-def test_created_table(setting: Setting, table: DynamoTable) -> None:
-    """A created table is billed on demand, expires items, and bears its format twice."""
+def test_a_created_table_has_a_marker_and_a_tag(setting: Setting, table: DynamoTable) -> None:
+    """It is billed on demand and expires items. Marker and tag have the format."""
     description = setting.client.describe_table(TableName=setting.name)["Table"]
     assert description["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     ttl = setting.client.describe_time_to_live(TableName=setting.name)["TimeToLiveDescription"]
@@ -507,8 +523,8 @@ def test_created_table(setting: Setting, table: DynamoTable) -> None:
     assert table.describe().created == setting.clock.epoch()
 
 
-def test_plain_table(setting: Setting) -> None:
-    """The marker of a table without range key has the one key."""
+def test_a_table_without_range_key_has_a_marker(setting: Setting) -> None:
+    """The marker has only the hash key."""
     table = setting.open(TableSchema(hash_key="name"))
     table.create()
     marker = setting.client.get_item(TableName=setting.name, Key={"name": {"S": "../VERSION"}})["Item"]
@@ -517,8 +533,8 @@ def test_plain_table(setting: Setting) -> None:
     assert list(table.scan()) == []
 
 
-def test_creator_that_died(setting: Setting) -> None:
-    """What the first creator left undone the next one does."""
+def test_a_creation_continues_after_the_creator_died(setting: Setting) -> None:
+    """The next creator completes the creation."""
     setting.make({"path": "HASH", "etag": "RANGE"})
     table = setting.open()
     assert table.create() is False
@@ -526,8 +542,8 @@ def test_creator_that_died(setting: Setting) -> None:
     assert setting.marker() is not None
 
 
-def test_adopted_table(setting: Setting) -> None:
-    """A table of the right keys without any mark, as other tools make it, is marked."""
+def test_a_table_of_another_tool_is_marked(setting: Setting) -> None:
+    """It has the right keys and no marker. The first check writes marker and tag."""
     setting.make({"path": "HASH", "etag": "RANGE"})
     table = setting.open()
     assert table.describe().format is None
@@ -539,8 +555,8 @@ def test_adopted_table(setting: Setting) -> None:
     assert setting.requests() == ["DescribeTable", "GetItem"]
 
 
-def test_adoption_without_permission_to_tag(setting: Setting) -> None:
-    """Who may neither read nor write tags can use the table all the same."""
+def test_a_table_can_be_marked_without_permission_to_tag(setting: Setting) -> None:
+    """A client that may neither read nor write tags can use the table."""
     setting.make({"path": "HASH", "etag": "RANGE"})
     setting.fail("ListTagsOfResource", "AccessDeniedException")
     setting.fail("TagResource", "AccessDeniedException")
@@ -549,8 +565,8 @@ def test_adoption_without_permission_to_tag(setting: Setting) -> None:
     assert setting.tags() == {}
 
 
-def test_lost_marker(setting: Setting, table: DynamoTable) -> None:
-    """The tag brings back a marker that was lost with the items."""
+def test_a_lost_marker_is_restored(setting: Setting, table: DynamoTable) -> None:
+    """The tag still has the format."""
     setting.client.delete_item(TableName=setting.name, Key=MARKER)
     table.check()
     marker = setting.marker()
@@ -559,8 +575,8 @@ def test_lost_marker(setting: Setting, table: DynamoTable) -> None:
 
 
 @pytest.mark.parametrize("action", ["drop_request", "drop_response"])
-def test_marker_whose_answer_is_lost(setting: Setting, action: str) -> None:
-    """It is no outcome of what the caller is about; a marker that did not arrive is put later."""
+def test_a_marker_with_a_lost_response_is_no_error(setting: Setting, action: str) -> None:
+    """The caller's outcome does not depend on it. A lost marker is written later."""
     setting.make({"path": "HASH", "etag": "RANGE"})
     table = setting.open()
     setting.disturb("PutItem", action)
@@ -570,8 +586,8 @@ def test_marker_whose_answer_is_lost(setting: Setting, action: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["marker", "tag"])
-def test_newer_table(setting: Setting, table: DynamoTable, where: str) -> None:
-    """A table of a later format is refused, whether the marker says it or the tag, and not changed."""
+def test_a_table_of_a_newer_format_is_refused(setting: Setting, table: DynamoTable, where: str) -> None:
+    """The marker or the tag may have the newer format. Neither is changed."""
     if where == "tag":
         setting.tag("2")
         setting.client.delete_item(TableName=setting.name, Key=MARKER)
@@ -584,8 +600,8 @@ def test_newer_table(setting: Setting, table: DynamoTable, where: str) -> None:
     assert setting.marker() == before
 
 
-def test_creation_looks_at_both_marks(setting: Setting, table: DynamoTable) -> None:
-    """The item alone gets its tag; of two that differ the newer counts. Opening looks at the item."""
+def test_creation_reads_marker_and_tag(setting: Setting, table: DynamoTable) -> None:
+    """A missing tag is added, and the newer of two formats applies. Opening reads only the marker."""
     arn = setting.client.describe_table(TableName=setting.name)["Table"]["TableArn"]
     setting.client.untag_resource(ResourceArn=arn, TagKeys=[TAG])
     table.check()
@@ -600,29 +616,29 @@ def test_creation_looks_at_both_marks(setting: Setting, table: DynamoTable) -> N
     assert (setting.marker(), setting.tags()) == (before, {TAG: "2"})
 
 
-def test_creation_without_permission_to_tag(setting: Setting, table: DynamoTable) -> None:
-    """Tags that cannot be read say nothing against a table whose item is right."""
+def test_creation_needs_no_permission_to_tag(setting: Setting, table: DynamoTable) -> None:
+    """If the tags cannot be read, a correct marker is enough."""
     setting.fail("ListTagsOfResource", "AccessDeniedException")
     setting.fail("TagResource", "AccessDeniedException")
     assert table.create() is False
 
 
-def test_a_tag_that_tells_no_format(setting: Setting, table: DynamoTable) -> None:
-    """It is somebody else's, or was written by hand: the item counts, and the tag is made right."""
+def test_a_tag_without_a_format_is_replaced(setting: Setting, table: DynamoTable) -> None:
+    """It may be from another tool. The marker applies, and the tag is corrected."""
     setting.tag("many")
     table.create()
     assert setting.tags() == {TAG: "1"}
 
 
-def test_marker_that_is_none(setting: Setting, table: DynamoTable) -> None:
-    """An item under the marker's key that says no format is not taken for a marker."""
+def test_an_invalid_marker_is_corrupt(setting: Setting, table: DynamoTable) -> None:
+    """An item under the marker's key without a format is not taken for a marker."""
     setting.client.put_item(TableName=setting.name, Item=MARKER)
     with pytest.raises(CorruptRecord, match="table_version"):
         table.check()
 
 
-def test_keys_that_are_not_strings(setting: Setting) -> None:
-    """A table whose keys have the names but are numbers is refused; it can be described."""
+def test_keys_that_are_not_strings_are_refused(setting: Setting) -> None:
+    """A table with number keys of the right names can only be described."""
     setting.make({"path": "HASH", "etag": "RANGE"}, etag="N")
     table = setting.open()
     for call in (table.check, table.create):
@@ -631,8 +647,8 @@ def test_keys_that_are_not_strings(setting: Setting) -> None:
     assert table.describe().format is None
 
 
-def test_table_that_is_being_made(setting: Setting, table: DynamoTable) -> None:
-    """A table that is not ready yet is waited for, but not for ever."""
+def test_a_table_in_creation_is_awaited(setting: Setting, table: DynamoTable) -> None:
+    """The wait is limited."""
     creating = json.dumps({"Table": {"TableStatus": "CREATING"}})
     setting.disturb("DescribeTable", "answer", status=200, body=creating, times=3)
     before = setting.clock.monotonic()
@@ -647,8 +663,8 @@ def test_table_that_is_being_made(setting: Setting, table: DynamoTable) -> None:
         table.check()
 
 
-def test_table_that_is_not_known_yet(setting: Setting) -> None:
-    """A creator waits for its table to become known; others are told that there is none."""
+def test_a_creator_waits_until_its_table_is_known(setting: Setting) -> None:
+    """Other clients get the error that the table does not exist."""
     setting.fail("DescribeTable", "ResourceNotFoundException", times=2)
     table = setting.open()
     assert table.create() is True
@@ -657,8 +673,8 @@ def test_table_that_is_not_known_yet(setting: Setting) -> None:
         table.check()
 
 
-def test_expiry_that_cannot_be_enabled(setting: Setting) -> None:
-    """A creator who may not enable expiry is told so: records would pile up."""
+def test_a_creator_without_permission_for_expiry_gets_an_error(setting: Setting) -> None:
+    """Without expiry, records would accumulate."""
     setting.fail("UpdateTimeToLive", "AccessDeniedException")
     with pytest.raises(AccessDenied, match="UpdateTimeToLive"):
         setting.open().create()

@@ -30,7 +30,7 @@ def _ministack(server: Ministack, **settings: Any) -> Any:
 def test_a_session_reaches_store_and_table(
     ministack: Ministack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One session is for both services. Ministack checks the signatures of writes under a lease."""
+    """One session serves both services. Ministack checks the signatures of writes under a lease."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", ministack.endpoint_url)
     session = _ministack(ministack)
     table = f"dynamodb://{ministack.new_table_name()}"
@@ -44,7 +44,7 @@ def test_a_session_reaches_store_and_table(
 
 
 def test_clients_reach_store_and_table(ministack: Ministack) -> None:
-    """The clients alone say where the services are, and who asks."""
+    """The clients determine the endpoints and the credentials."""
     url, table = f"s3://{ministack.new_bucket()}", f"dynamodb://{ministack.new_table_name()}"
     clients = {"client": ministack.client("s3"), "table_client": ministack.client("dynamodb")}
     with contextlib.closing(open_table(table, LEASE_SCHEMA, client=clients["table_client"])) as leases:
@@ -58,10 +58,10 @@ def test_clients_reach_store_and_table(ministack: Ministack) -> None:
 
 
 @pytest.mark.parametrize("of", ["session", "client"])
-def test_attempts_are_those_that_are_configured(
+def test_the_number_of_attempts_is_configured(
     ministack: Ministack, of: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reads are sent as often as `max_attempts` says; a write is sent once."""
+    """A read has as many attempts as `max_attempts` allows. A write has one."""
     with Proxy(ministack.endpoint_url) as proxy:
         config = Config(retries={"max_attempts": 1, "mode": "standard"})
         session = _ministack(ministack)

@@ -1,6 +1,6 @@
-"""A store that behaves as Ceph's radosgw does: bare etags, and ``AccessDenied`` for what is late.
+"""A store that behaves like Ceph's radosgw: bare etags, and ``AccessDenied`` for late requests.
 
-radosgw itself is not at hand. A proxy gives ministack its behaviour, as it was seen on version 16.
+radosgw itself is not available. A proxy gives ministack its behaviour, as observed with version 16.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.servers
 
 @pytest.fixture(scope="module")
 def proxy(ministack: Ministack) -> Iterator[Proxy]:
-    """What makes a server behave so."""
+    """A proxy that makes the server behave like radosgw."""
     with Proxy(ministack.endpoint_url, like_ceph=True) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 def store(ministack: Ministack, proxy: Proxy) -> Iterator[ObjectStore]:
-    """A store there."""
+    """A store behind the proxy."""
     with ExitStack() as stack:
         options = AwsOptions(**{**ministack.options, "endpoint_url": proxy.endpoint_url})
         store = S3Store(f"s3://{ministack.new_bucket()}", options=options)
@@ -43,24 +43,24 @@ def store(ministack: Ministack, proxy: Proxy) -> Iterator[ObjectStore]:
 
 @pytest.fixture(scope="module")
 def probe_report(store: ObjectStore) -> ProbeReport:
-    """What the probe finds there."""
+    """The findings of the probe about this store."""
     with ThreadPoolExecutor(8) as executor:
         return probe(store, executor=executor)
 
 
-def test_the_probe_finds_out_what_the_store_enforces_and_how_it_takes_etags(
+def test_the_probe_finds_the_enforced_conditions_and_the_form_of_etags(
     probe_report: ProbeReport,
 ) -> None:
-    """It went to its end: a late request is no refusal of the credentials."""
+    """The probe completes, because a late request does not count as denied access."""
     proven = {kind for kind in Kind if probe_report.proves(kind)}
     assert proven == {Kind.PUT_IF_ABSENT, Kind.PUT_IF_MATCH, Kind.FENCE}
     assert [kind for kind in Kind if probe_report.needs_bare(kind)] == [Kind.PUT_IF_MATCH]
 
 
-def test_what_is_proven_for_bare_etags_is_refused_by_a_reader_of_format_1(
+def test_findings_for_bare_etags_have_format_2(
     probe_report: ProbeReport,
 ) -> None:
-    """It would take leases, while others leave the condition to the store."""
+    """A reader of format 1 must refuse them: it would take leases while others use native conditions."""
     assert '"format": 2' in probe_report.to_json()
     assert ProbeReport.from_json(probe_report.to_json()) == probe_report
     assert (
@@ -70,8 +70,8 @@ def test_what_is_proven_for_bare_etags_is_refused_by_a_reader_of_format_1(
 
 
 @pytest.mark.parametrize("quotes", [True, False])
-def test_an_update_is_native_there(store: ObjectStore, probe_report: ProbeReport, quotes: bool) -> None:
-    """However the caller spells the etag; a stale one is refused, and answers may be lost."""
+def test_an_update_is_native(store: ObjectStore, probe_report: ProbeReport, quotes: bool) -> None:
+    """The etag may have quotes or not. A stale etag is refused, and so is a conditional delete."""
     native = ConditionalStore(store, mode="native", probe_report=probe_report)
     path = f"a-{quotes}"
     first = native.put_if_absent(path, b"1").etag
@@ -84,10 +84,10 @@ def test_an_update_is_native_there(store: ObjectStore, probe_report: ProbeReport
         native.delete_if_match(path, etag=native.head(path).etag)
 
 
-def test_a_lost_answer_to_an_update_is_settled_there(
+def test_a_lost_response_to_an_update_is_resolved(
     store: ObjectStore, probe_report: ProbeReport, proxy: Proxy
 ) -> None:
-    """The attempt that follows carries the same bare etag."""
+    """The next attempt has the same bare etag."""
     native = ConditionalStore(store, mode="native", probe_report=probe_report)
     first = native.put_if_absent("lost", b"1").etag
     proxy.inject(Fault(kind="PUT", path="/lost", action="drop_response"))
@@ -95,8 +95,8 @@ def test_a_lost_answer_to_an_update_is_settled_there(
     assert native.get("lost").data == b"2"
 
 
-def test_a_late_request_is_told_as_late_there(store: ObjectStore) -> None:
-    """It is refused as `AccessDenied`; only the date of the answer says why."""
+def test_a_late_request_is_reported_as_expired(store: ObjectStore) -> None:
+    """The store responds with `AccessDenied`, and only the date of the response shows the reason."""
     now = store.begin_head("late")().store_time
     assert now is not None
     with pytest.raises(RequestExpired):

@@ -25,7 +25,7 @@ SETTINGS = IngestSettings(source="s", prefix="in/", max_files=7, max_bytes=40, s
 def run(
     store: Callable[[], ObjectStore], table: Callable[[], Table], put: Callable[[str, bytes], object]
 ) -> None:
-    """Run a query over several lives, each with clients of its own, while objects come."""
+    """Run a query in several processes' lives, each with its own clients, while objects arrive."""
     checkpoint = Checkpoint()
     contents: dict[str, bytes] = {}
 
@@ -62,8 +62,8 @@ def run(
     )
 
 
-def test_a_directory_and_a_file_of_state(tmp_path: Path) -> None:
-    """Files that anybody moves into a directory are read once, with state in SQLite."""
+def test_files_of_a_directory_are_read_once(tmp_path: Path) -> None:
+    """Other programs move files into the directory. The state is in SQLite."""
     root = tmp_path / "files"
     (tmp_path / "outside").mkdir()
 
@@ -83,10 +83,10 @@ def test_a_directory_and_a_file_of_state(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 @pytest.mark.parametrize("kind", ["ministack", "seaweedfs"])
-def test_a_bucket_and_a_table_of_state(
+def test_objects_of_a_bucket_are_read_once(
     kind: str, ministack: Ministack, request: pytest.FixtureRequest
 ) -> None:
-    """Objects of a bucket are read once, with state in DynamoDB."""
+    """The state is in DynamoDB."""
     server = request.getfixturevalue(kind)
     bucket, name = server.new_bucket(), ministack.new_table_name()
 
@@ -107,8 +107,8 @@ def test_a_bucket_and_a_table_of_state(
 
 
 @pytest.mark.servers
-def test_keys_that_no_path_can_be(ministack: Ministack) -> None:
-    """Keys that other tools make, such as ``a//b``, are listed past, and are problems or an error."""
+def test_invalid_keys_are_problems_or_an_error(ministack: Ministack) -> None:
+    """Keys of other tools such as ``a//b`` are listed, and are quarantined or fail the query."""
     bucket, name = ministack.new_bucket(), ministack.new_table_name()
     odd = ["in//a", "in/b//c", "in/./d", "in/e/../f"]
     for key in [*odd, "in/a", "in/z"]:

@@ -1,4 +1,4 @@
-"""An ingress that answers "404 page not found" in the place of the store makes nothing disappear."""
+"""An ingress that responds "404 page not found" instead of the store makes no data disappear."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ INGRESS = "404 page not found\n"
 
 @pytest.fixture
 def proxy(ministack: Ministack) -> Iterator[Proxy]:
-    """What stands for an ingress."""
+    """A proxy that acts as the ingress."""
     with Proxy(ministack.endpoint_url) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def output(ministack: Ministack, proxy: Proxy) -> Iterator[Output]:
-    """An output behind it, with a job that is committed and could not be published."""
+    """An output behind the ingress, with a job that is committed but not published."""
     with ExitStack() as stack:
         options = AwsOptions(**{**ministack.options, "endpoint_url": proxy.endpoint_url})
         clock, backoff = ManualClock(), Backoff(tries=3)
@@ -56,24 +56,22 @@ def _answer_once(proxy: Proxy, kind: str, path: str) -> None:
     proxy.inject(Fault(kind=kind, path=path, action="answer", status=404, body=INGRESS))
 
 
-def test_a_pending_entry_that_an_ingress_does_not_find_is_still_published(
-    output: Output, proxy: Proxy
-) -> None:
-    """Before, the job counted as published, and ``_SUCCESS`` said so."""
+def test_a_job_whose_pending_entry_gets_a_404_is_still_published(output: Output, proxy: Proxy) -> None:
+    """Earlier, the job counted as published, and ``_SUCCESS`` said so."""
     _answer_once(proxy, "GET", "/pending/")
     (file,) = output.snapshot().files
     assert output.watermark() == 1
     assert output.store.get(output.locate(file)).data == b"rows"
 
 
-def test_a_record_that_an_ingress_does_not_find_is_still_read(output: Output, proxy: Proxy) -> None:
-    """Before, readers were given an older version."""
+def test_a_record_that_gets_a_404_is_still_read(output: Output, proxy: Proxy) -> None:
+    """Earlier, readers got an older version."""
     _answer_once(proxy, "GET", "/_commitlog/0")
     assert output.snapshot().version == 1
 
 
-def test_an_upload_that_an_ingress_does_not_find_is_not_lost(output: Output, proxy: Proxy) -> None:
-    """Before, the file was reported as lost, unless a HEAD said otherwise."""
+def test_an_upload_that_gets_a_404_is_not_lost(output: Output, proxy: Proxy) -> None:
+    """Earlier, the file was reported as lost, unless a HEAD found it."""
     _answer_once(proxy, "PUBLISH", "/out/")
     _answer_once(proxy, "HEAD", "/out/part-")
     output.recover(older_than=0)

@@ -1,4 +1,4 @@
-"""How an S3 store writes objects: checksums that a bucket demands, encryption, storage class, tags."""
+"""How an S3 store writes objects: required checksums, encryption, storage class, tags."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Opener = Callable[..., S3Store]
 
 
 def _refusal(code: str = "InvalidRequest", what: str = "Object") -> Fault:
-    """Refuse what stores a body and has no checksum. Ministack checks each MD5 that gets through."""
+    """Refuse writes of a body without a checksum. Ministack checks each MD5 that it gets."""
     return Fault(
         kind="PUT",
         action="answer",
@@ -81,19 +81,19 @@ def _writes(proxy: Proxy) -> list[str]:
     return [request for request in proxy.requests() if request.startswith("PUT ")]
 
 
-# -- checksums that are demanded -------------------------------------------------------------------
+# -- required checksums ----------------------------------------------------------------------------
 
 
-def test_a_bucket_that_demands_checksums_is_one_like_others(locked: Proxy, open_bucket: Opener) -> None:
-    """All rules of a store hold, conditions, uploads and races included."""
+def test_a_bucket_that_requires_checksums_keeps_the_contract(locked: Proxy, open_bucket: Opener) -> None:
+    """All rules of a store hold, including conditions, uploads and races."""
     conditions = dict(S3Store.capabilities.conditions) | {commitlog.stores.Operation.COPY: frozenset()}
     check_object_store(
         open_bucket(locked), conditions=conditions, fresh_etags=False, forgets_uploads=False
     )
 
 
-def test_the_demand_is_remembered(locked: Proxy, open_bucket: Opener) -> None:
-    """The first write is sent twice, and is counted twice; later ones are sent once."""
+def test_the_requirement_is_remembered(locked: Proxy, open_bucket: Opener) -> None:
+    """The first write is sent twice and counted twice. Later writes are sent once."""
     store = open_bucket(locked)
     again: list[Exception] = []
     etag = listen_for_retries(again.append, lambda: store.put("a", b"1", condition=IfAbsent())).etag
@@ -108,8 +108,8 @@ def test_the_demand_is_remembered(locked: Proxy, open_bucket: Opener) -> None:
         store.put("a", b"3", condition=IfAbsent())
 
 
-def test_a_condition_holds_for_the_second_request(locked: Proxy, open_bucket: Opener) -> None:
-    """The first one proves nothing of the object, for it was refused before."""
+def test_the_condition_is_in_the_second_request(locked: Proxy, open_bucket: Opener) -> None:
+    """The first request was refused before its condition was evaluated."""
     store = open_bucket(locked)
     open_bucket(None, bucket=store.url.removeprefix("s3://")).put("a", b"old")
     with pytest.raises(AlreadyExists):
@@ -118,16 +118,16 @@ def test_a_condition_holds_for_the_second_request(locked: Proxy, open_bucket: Op
 
 
 @pytest.mark.parametrize("body", [b"", b"1"], ids=["empty", "full"])
-def test_a_write_that_expires_has_a_checksum(locked: Proxy, open_bucket: Opener, body: bytes) -> None:
-    """A body has one anyway; one without a byte gets it when it is demanded. The expiry stays."""
+def test_a_write_with_an_expiry_has_a_checksum(locked: Proxy, open_bucket: Opener, body: bytes) -> None:
+    """A body always has one, and an empty body gets one if it is required. The expiry stays."""
     store = open_bucket(locked)
     store.put("a", body, expiry=RequestExpiry(int(time.time()), 60))
     assert len(_writes(locked)) == (1 if body else 2)
     assert store.get("a").data == body
 
 
-def test_parts_are_sent_again_with_a_checksum(ministack: Ministack, open_bucket: Opener) -> None:
-    """An upload that was begun before is finished: its beginning needs no checksum, its parts do."""
+def test_parts_are_repeated_with_a_checksum(ministack: Ministack, open_bucket: Opener) -> None:
+    """The upload itself needs no checksum and is continued, and only its parts are sent again."""
     with Proxy(ministack.endpoint_url) as proxy:
         proxy.inject(_refusal("MissingContentMD5", "Part"))
         store = open_bucket(proxy, part_size=5 * MIB, put_limit=MIB)
@@ -141,8 +141,10 @@ def test_parts_are_sent_again_with_a_checksum(ministack: Ministack, open_bucket:
         assert len(_writes(proxy)) == 3
 
 
-def test_an_answer_that_is_lost_after_the_demand_is_unknown(locked: Proxy, open_bucket: Opener) -> None:
-    """The second request is a write as any other."""
+def test_a_lost_response_to_the_second_request_is_an_unknown_outcome(
+    locked: Proxy, open_bucket: Opener
+) -> None:
+    """The second request is a write like any other."""
     store = open_bucket(locked)
     locked.inject(Fault(kind="PUT", action="drop_response"))
     with pytest.raises(OutcomeUnknown):
@@ -154,7 +156,7 @@ def test_an_answer_that_is_lost_after_the_demand_is_unknown(locked: Proxy, open_
 def test_a_checksum_is_verified(
     locked: Proxy, open_bucket: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store refuses a body that is not the one that was summed."""
+    """The store refuses a body that does not match its checksum."""
     monkeypatch.setattr(bucket_module, "content_md5", lambda body: "XUFAKrxLKna5cZ2REBfFkg==")
     store = open_bucket(locked)
     with pytest.raises(commitlog.Unavailable, match="BadDigest"):
@@ -163,7 +165,7 @@ def test_a_checksum_is_verified(
     store.put("a", b"hello")
 
 
-def test_checksums_that_are_asked_for_are_sent_at_once(locked: Proxy, open_bucket: Opener) -> None:
+def test_configured_checksums_are_sent_at_once(locked: Proxy, open_bucket: Opener) -> None:
     """With `checksum=md5` no request is refused."""
     store = open_bucket(locked, object_options=ObjectOptions(checksum="md5"))
     store.put("a", b"")
@@ -172,8 +174,8 @@ def test_checksums_that_are_asked_for_are_sent_at_once(locked: Proxy, open_bucke
     assert not locked.strikes()
 
 
-def test_other_refusals_stay(ministack: Ministack, open_bucket: Opener) -> None:
-    """Not every error that mentions the header is a demand, and a demand is met once."""
+def test_other_refusals_are_raised(ministack: Ministack, open_bucket: Opener) -> None:
+    """Not every error that mentions the header requires a checksum. A write is repeated once."""
     with Proxy(ministack.endpoint_url) as proxy:
         for code, message, sent in (
             ("InvalidRequest", "no", 1),
@@ -189,8 +191,8 @@ def test_other_refusals_stay(ministack: Ministack, open_bucket: Opener) -> None:
             assert store.begin_head("a")().info is None
 
 
-def test_a_bucket_is_emptied_with_a_checksum(locked: Proxy, open_bucket: Opener) -> None:
-    """DeleteObjects demands one of everybody."""
+def test_bulk_deletions_have_a_checksum(locked: Proxy, open_bucket: Opener) -> None:
+    """DeleteObjects always requires one."""
     store = open_bucket(locked)
     seen: list[dict[str, str]] = []
     begin = AwsClient.begin
@@ -210,7 +212,7 @@ def test_a_bucket_is_emptied_with_a_checksum(locked: Proxy, open_bucket: Opener)
 def test_both_strategies_work_on_a_locked_bucket(
     ministack: Ministack, locked: Proxy, commit: str
 ) -> None:
-    """Probe, leases and the write itself."""
+    """This covers the probe, leases and the write itself."""
     table = f"dynamodb://{ministack.new_table_name()}"
     with closing(open_table(table, LEASE_SCHEMA, **ministack.options)) as leases:
         leases.create()
@@ -239,8 +241,8 @@ ALL = {
 }
 
 
-def test_objects_are_stored_as_the_options_say(ministack: Ministack) -> None:
-    """Whether they were put, uploaded in parts or copied."""
+def test_objects_are_stored_with_the_options(ministack: Ministack) -> None:
+    """This holds for objects that are put, uploaded in parts, or copied."""
     bucket = ministack.new_bucket()
     options = ministack.options | ALL
     with closing(open_store(f"s3://{bucket}", **options)) as store:
@@ -256,16 +258,16 @@ def test_objects_are_stored_as_the_options_say(ministack: Ministack) -> None:
         assert head["StorageClass"] == "STANDARD_IA", key
         assert head["ServerSideEncryption"] == "aws:kms", key
         assert head["SSEKMSKeyId"] == ALL["sse_kms_key_id"], key
-        if key == "staged":  # ministack passes over the tags of an upload
+        if key == "staged":  # ministack ignores the tags of an upload
             continue
         tags = client.get_object_tagging(Bucket=bucket, Key=key)["TagSet"]
         assert {tag["Key"]: tag["Value"] for tag in tags} == {"team": "data&more", "tier": "hot"}, key
 
 
-def test_reads_have_the_headers_of_all_requests_alone(
+def test_reads_have_only_the_headers_of_all_requests(
     ministack: Ministack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S3 refuses those of a write in a read; who pays is said in each request."""
+    """S3 refuses headers of writes in a read. The payer is sent in each request."""
     own = ObjectOptions(**ALL).of_new_objects
     seen: list[tuple[str, dict[str, str]]] = []
     begin = AwsClient.begin
@@ -284,14 +286,14 @@ def test_reads_have_the_headers_of_all_requests_alone(
         store.delete_many(["b"])
     assert {headers.get("x-amz-request-payer") for _, headers in seen} == {"requester"}
     having = [(method, own.keys() & headers.keys()) for method, headers in seen if own.keys() & headers]
-    # Of an upload only its beginning, neither the part nor the completion.
+    # Of an upload, only its start has them, and neither the part nor the completion.
     assert having == [("PUT", own.keys()), ("POST", own.keys())]
 
 
-def test_the_command_line_takes_them_in_a_url(
+def test_the_command_line_accepts_the_options_in_a_url(
     ministack: Ministack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As all that a URL says."""
+    """They work like all other options of a URL."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ministack.access_key_id)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ministack.secret_access_key)
     bucket = ministack.new_bucket()

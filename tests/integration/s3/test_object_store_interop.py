@@ -24,10 +24,10 @@ from commitlog.tables.open import open_table
 obstore = pytest.importorskip("obstore")
 pytestmark = pytest.mark.servers
 
-#: That client waits for three times the timeout that a record holds.
+#: The timeout of leases. The other client waits three times as long as the timeout in a record.
 TIMEOUT = 3.0
 
-#: Seconds by which who has lost a race is off the earlier next time.
+#: Seconds by which the loser of a race starts earlier in the next one.
 STEP = 0.002
 
 
@@ -41,18 +41,18 @@ class Place:
     arguments: tuple[Any, ...]
 
     def record(self, path: str, etag: str = "*") -> LeaseRecord:
-        """Return the record as it is in the table."""
+        """Return the record in the table."""
         item = self.table.get(Key(path, etag))
         assert item is not None
         return LeaseRecord.from_item(item)
 
     def wait_for_release(self, path: str) -> None:
-        """Wait until the table has the release, whose answer our client does not wait for."""
+        """Wait for the release in the table, because our client does not wait for its response."""
         while not self.record(path).released:
             time.sleep(0.01)
 
     def plant(self, path: str, etag: str = "*", *, owner: str | None, timeout: float) -> None:
-        """Leave the lease of a dead writer."""
+        """Write the lease of a dead writer."""
         record = LeaseRecord(
             path=path,
             etag=etag,
@@ -65,7 +65,7 @@ class Place:
 
 
 def rust_store(bucket: str, table: str, options: dict[str, str], timeout_ms: int) -> Any:
-    """Open the store of the other client."""
+    """Open the store with the other client."""
     config = {
         "endpoint": options["endpoint_url"],
         "region": options["region"],
@@ -79,7 +79,7 @@ def rust_store(bucket: str, table: str, options: dict[str, str], timeout_ms: int
 
 @pytest.fixture
 def place(ministack: Any) -> Iterator[Place]:
-    """A fresh bucket and a fresh table, as ours creates it."""
+    """A new bucket, and a new table that our client creates."""
     bucket, name = ministack.new_bucket(), ministack.new_table_name()
     commit = DynamoCommit(name, timeout=TIMEOUT, test_interval=0.01, **ministack.options)
     table = open_table(commit.url, LEASE_SCHEMA, **commit.options)
@@ -90,7 +90,7 @@ def place(ministack: Any) -> Iterator[Place]:
 
 
 def ours_wins(call: Callable[[], object]) -> bool:
-    """Tell whether our client's call succeeded; a refusal is the only other outcome."""
+    """Return whether our client's call succeeded. The only other outcome is a refusal."""
     try:
         call()
     except (AlreadyExists, PreconditionFailed):
@@ -99,7 +99,7 @@ def ours_wins(call: Callable[[], object]) -> bool:
 
 
 def theirs_wins(call: Callable[[], object]) -> bool:
-    """Tell whether the other client's call succeeded; a refusal is the only other outcome."""
+    """Return whether the other client's call succeeded. The only other outcome is a refusal."""
     exceptions = obstore.exceptions
     try:
         call()
@@ -111,7 +111,7 @@ def theirs_wins(call: Callable[[], object]) -> bool:
 def race(rounds: int, ours: Callable[[str], object], theirs: Callable[[str], object]) -> int:
     """Race two calls on one path after the other; return how often ours won.
 
-    Who has lost is off the earlier next time, so that it is close, and both win some, on any machine.
+    The loser starts earlier in the next race, so that races are close, and both win some on any machine.
     """
     won = 0
     lead = 0.0
@@ -135,7 +135,7 @@ def race(rounds: int, ours: Callable[[str], object], theirs: Callable[[str], obj
 
 
 def test_a_race_to_create_has_one_winner(place: Place) -> None:
-    """Neither kind of client loses always, and what is there is the winner's."""
+    """Neither kind of client always loses, and the object is from the winner."""
     won = race(
         120,
         lambda path: place.ours.put_if_absent(path, b"ours"),
@@ -147,7 +147,7 @@ def test_a_race_to_create_has_one_winner(place: Place) -> None:
 
 
 def test_a_race_to_update_has_one_winner(place: Place) -> None:
-    """The etag of both is that of one HEAD, quotes included, and so the record is one."""
+    """The etag of both clients is that of a HEAD, including quotes, so they use the same record."""
     etags = {}
     for number in range(60):
         path = f"race/{number:03}"
@@ -164,7 +164,7 @@ def test_a_race_to_update_has_one_winner(place: Place) -> None:
 
 
 def test_a_race_to_copy_has_one_winner(place: Place) -> None:
-    """Both create the target, and so need the same lease."""
+    """Both create the target, so they need the same lease."""
     place.ours.put("ours", b"ours")
     place.ours.put("theirs", b"theirs")
     won = race(
@@ -176,8 +176,8 @@ def test_a_race_to_copy_has_one_winner(place: Place) -> None:
     assert contents.count(b"ours") == won
 
 
-def test_each_reads_what_the_other_left(place: Place) -> None:
-    """A finished create is a refusal to the other, whatever records there are."""
+def test_each_client_sees_the_objects_of_the_other(place: Place) -> None:
+    """A finished create makes the other client's create fail, whatever records exist."""
     place.ours.put_if_absent("a", b"ours")
     assert not theirs_wins(lambda: obstore.put(place.theirs, "a", b"theirs", mode="create"))
     obstore.put(place.theirs, "b", b"theirs", mode="create")
@@ -187,7 +187,7 @@ def test_each_reads_what_the_other_left(place: Place) -> None:
 
 
 def test_their_client_takes_a_released_lease_at_once(place: Place) -> None:
-    """Creating after our create and deletion costs it no wait."""
+    """Creating after our create and deletion needs no wait."""
     etag = place.ours.put_if_absent("a", b"ours").etag
     place.ours.delete_if_match("a", etag=etag)
     place.wait_for_release("a")
@@ -198,8 +198,8 @@ def test_their_client_takes_a_released_lease_at_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize("owner", [None, "a-dead-client-of-ours"])
-def test_our_client_overrules_a_dead_holder(place: Place, owner: str | None) -> None:
-    """After three times the timeout in its record, theirs and ours alike; not of our own."""
+def test_our_client_takes_over_from_a_dead_holder(place: Place, owner: str | None) -> None:
+    """After three times the timeout in its record, not our own timeout, for both kinds of holders."""
     place.plant("a", owner=owner, timeout=0.3)
     started = time.monotonic()
     place.ours.put_if_absent("a", b"ours")
@@ -209,8 +209,8 @@ def test_our_client_overrules_a_dead_holder(place: Place, owner: str | None) -> 
 
 
 @pytest.mark.parametrize("owner", [None, "a-dead-client-of-ours"])
-def test_their_client_overrules_a_dead_holder(place: Place, owner: str | None) -> None:
-    """It reads our record, with an owner, like its own."""
+def test_their_client_takes_over_from_a_dead_holder(place: Place, owner: str | None) -> None:
+    """It reads our record, which has an owner, like its own."""
     place.plant("a", owner=owner, timeout=0.3)
     started = time.monotonic()
     obstore.put(place.theirs, "a", b"theirs", mode="create")
@@ -220,7 +220,7 @@ def test_their_client_overrules_a_dead_holder(place: Place, owner: str | None) -
 
 
 def test_a_live_holder_is_waited_for(place: Place) -> None:
-    """Each waits for the other's lease, and is refused once the object is there."""
+    """Each client waits for the other's lease, and fails once the object exists."""
     for name, waits in (("ours", ours_wins), ("theirs", theirs_wins)):
         place.plant(name, owner=None if name == "ours" else "alive", timeout=20.0)
         call = {
@@ -231,13 +231,13 @@ def test_a_live_holder_is_waited_for(place: Place) -> None:
             waiting = executor.submit(waits, call)
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.5)
-            place.ours.put(name, b"first")  # by the holder of the lease
+            place.ours.put(name, b"first")  # written by the holder of the lease
             assert waiting.result(timeout=30.0) is False
         assert place.ours.get(name).data == b"first"
 
 
-def test_a_killed_writer_is_overruled_by_the_other_kind(place: Place) -> None:
-    """Killed between its lease and its put, with SIGKILL, it leaves a record that theirs waits out."""
+def test_the_other_client_takes_over_from_a_killed_writer(place: Place) -> None:
+    """After SIGKILL between its lease and its put, the other client waits for the lease to expire."""
     bucket, name, options, _ = place.arguments
     code = f"""
 import os, signal

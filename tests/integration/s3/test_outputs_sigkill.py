@@ -1,7 +1,7 @@
-"""Drivers that are killed with SIGKILL at named steps, over stores that outlive them; then an audit.
+"""Drivers that are killed with SIGKILL at given steps, over stores that outlive them; then an audit.
 
-Run as a program, this file is the driver: it stops at the step it is told to, says so, and waits for its
-end.
+As a program, this module is the driver: it stops at the given step, reports that, and waits to be
+killed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from support.servers import Ministack
 FILES = 3
 ROWS_PER_FILE = 5
 
-#: The requests of a driver, in order, by what their paths end in: what is stopped at, and how often it
-#: happens before. What is committed after the step is what recovery has to keep.
+#: The steps of a driver, in order: the mutation to stop at, how many such mutations come before it, and
+#: whether the job is committed then. Recovery must keep a committed job. None means that it depends on
+#: whether the driver stops before or after the step.
 STEPS = {
     "a file is begun": ("begin_stage", 1, False),
     "a file is staged": ("finish", 1, False),
@@ -47,7 +48,7 @@ STEPS = {
 
 
 def step_of(name: str, path: str) -> str:
-    """Return what a mutation is called in `STEPS`."""
+    """Return the name of a mutation in `STEPS`."""
     if name != "put":
         return name
     if path.endswith("_SUCCESS"):
@@ -61,7 +62,7 @@ def rows(job: str) -> list[str]:
 
 
 def drive(store: ConditionalStore, job_id: str) -> None:
-    """Write the input of `job_id` to the output as some files of some lines."""
+    """Write the input of `job_id` to the output, as several files of lines."""
     output = Output(store, "out")
     job = output.begin(job_id)
     lines = rows(job_id)
@@ -75,7 +76,7 @@ def drive(store: ConditionalStore, job_id: str) -> None:
 
 
 def audit_rows(store: ConditionalStore, jobs: list[str]) -> None:
-    """Check that every row of `jobs` is there exactly once, and nothing else is there at all."""
+    """Check that every row of `jobs` exists exactly once, and that there are no other rows."""
     assert [record.job_id for record in audit(store)] == jobs
     found = [line for data in visible(store).values() for line in data.decode().splitlines()[1:]]
     assert sorted(found) == sorted(row for job in jobs for row in rows(job))
@@ -93,7 +94,7 @@ def open_place(place: dict[str, Any], hook: Hook = perform) -> ConditionalStore:
 
 
 def kill_at(place: dict[str, Any], step: str, when: str) -> None:
-    """Start a driver, wait until it stands at the step, and kill it."""
+    """Start a driver, wait until it stops at the step, and kill it."""
     arguments = json.dumps({"place": place, "step": step, "when": when})
     with subprocess.Popen(
         [sys.executable, "-m", "integration.s3.test_outputs_sigkill", arguments],
@@ -111,7 +112,7 @@ def kill_at(place: dict[str, Any], step: str, when: str) -> None:
 
 
 def check_kill(place: dict[str, Any], step: str, when: str) -> None:
-    """Kill a driver, look at what readers see, recover, and audit; then run its job again."""
+    """Kill a driver, check the state for readers, recover, and audit; then run its job again."""
     committed = STEPS[step][2]
     if committed is None:
         committed = when == "after"
@@ -135,8 +136,10 @@ def check_kill(place: dict[str, Any], step: str, when: str) -> None:
         itertools.product(STEPS, ("before", "after")),
     ),
 )
-def test_a_driver_killed_over_a_directory(tmp_path: Path, step: str, when: str) -> None:
-    """Whatever the step, every row of the job is there once or not at all, and once after a rerun."""
+def test_a_driver_killed_on_a_directory_loses_and_repeats_no_row(
+    tmp_path: Path, step: str, when: str
+) -> None:
+    """At any step, every row of the job exists once or not at all, and once after a rerun."""
     check_kill({"url": f"file://{tmp_path}/lake", "options": {}}, step, when)
 
 
@@ -151,8 +154,10 @@ def test_a_driver_killed_over_a_directory(tmp_path: Path, step: str, when: str) 
         ("_SUCCESS is written", "before"),
     ],
 )
-def test_a_driver_killed_over_s3_and_dynamodb(ministack: Ministack, step: str, when: str) -> None:
-    """The same where staged files are multipart uploads, and a dead driver may leave a lease."""
+def test_a_driver_killed_on_s3_and_dynamodb_loses_and_repeats_no_row(
+    ministack: Ministack, step: str, when: str
+) -> None:
+    """Here staged files are multipart uploads, and a dead driver may leave a lease."""
     place = {
         "url": f"s3://{ministack.new_bucket()}/lake",
         "options": ministack.options,
@@ -163,7 +168,7 @@ def test_a_driver_killed_over_s3_and_dynamodb(ministack: Ministack, step: str, w
 
 
 def main(place: dict[str, Any], step: str, when: str) -> None:
-    """Be a driver that stops at a step."""
+    """Run a driver that stops at a step."""
     wanted, before, _ = STEPS[step]
     count = 0
 

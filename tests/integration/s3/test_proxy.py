@@ -1,4 +1,4 @@
-"""Tests of `commitlog.testing.proxy`: what it lets through, what it delays, and what it breaks."""
+"""Tests of `commitlog.testing.proxy`: requests that pass, delays, and faults."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from commitlog.errors import Unavailable
 from commitlog.testing.proxy import Fault, Hazard, Proxy, Strike
 from support.servers import Ministack
 
-#: Seconds that are longer than what the test does meanwhile, also on a slow machine.
+#: More seconds than the test needs meanwhile, also on a slow machine.
 _LATE = 3.0
 
 
 class _Echo(BaseHTTPRequestHandler):
-    """Answers with the body it got, in the framing that the path asks for, and counts requests."""
+    """Responds with the received body, in the framing that the path names, and records requests."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -80,7 +80,7 @@ class _Echo(BaseHTTPRequestHandler):
 
 
 class _EchoServer(ThreadingHTTPServer):
-    """Tells when it has closed a connection."""
+    """A server that reports each closed connection."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Echo)
@@ -107,14 +107,14 @@ def _serving() -> Iterator[_EchoServer]:
 
 @pytest.fixture(scope="module")
 def echo() -> Iterator[_EchoServer]:
-    """A server that answers with what it got; its `seen` lists the paths."""
+    """A server that responds with the received body. `seen` lists the paths."""
     with _serving() as server:
         yield server
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address at which nobody listens, nor will as long as the test goes on."""
+def closed_endpoint() -> Iterator[str]:
+    """A bound address without a listener during the test."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -146,17 +146,17 @@ def _put(connection: http.client.HTTPConnection, path: str = "/a", body: bytes =
 
 
 @pytest.mark.parametrize("path", ["/plain", "/chunked", "/until-closed", "/announced-close"])
-def test_bodies_pass_unchanged_however_they_are_framed(
+def test_bodies_pass_unchanged_in_every_framing(
     path: str, connection: http.client.HTTPConnection
 ) -> None:
-    """Responses with a length, in chunks, or ended by the connection's end arrive whole, in turn."""
+    """Responses with a length, in chunks, or ended by the end of the connection arrive completely."""
     for body in (b"", b"x", os.urandom(3_000_000)):
         assert _put(connection, path, body) == body
 
 
-def test_a_connection_that_the_server_closed_silently_is_not_used_again() -> None:
-    """The next request goes to the server on a new connection, and the client notices nothing."""
-    # A server of its own, which closes no other connection meanwhile.
+def test_a_connection_that_the_server_closed_silently_is_not_reused() -> None:
+    """The next request uses a new connection to the server, and the client notices nothing."""
+    # A separate server, which closes no other connection meanwhile.
     with _serving() as server, Proxy(f"http://127.0.0.1:{server.server_port}") as proxy:
         connection = _connect(proxy)
         assert _put(connection, "/silent-close") == b"x"
@@ -166,13 +166,13 @@ def test_a_connection_that_the_server_closed_silently_is_not_used_again() -> Non
 
 
 def test_a_request_in_chunks_passes(connection: http.client.HTTPConnection) -> None:
-    """A body without a declared length is handed on chunk by chunk."""
+    """A body without a declared length is forwarded chunk by chunk."""
     connection.request("PUT", "/a", iter([b"one", b"", b"two"]), encode_chunked=True)
     assert connection.getresponse().read() == b"onetwo"
 
 
-def test_head_has_no_body_to_wait_for(connection: http.client.HTTPConnection) -> None:
-    """The length in the answer to HEAD announces nothing, and the connection goes on."""
+def test_a_response_to_head_has_no_body(connection: http.client.HTTPConnection) -> None:
+    """The length in the response announces no body, and the connection stays usable."""
     connection.request("HEAD", "/a")
     response = connection.getresponse()
     assert response.headers["Content-Length"] == "1000"
@@ -180,8 +180,8 @@ def test_head_has_no_body_to_wait_for(connection: http.client.HTTPConnection) ->
     assert _put(connection) == b"x"
 
 
-def test_expect_is_answered_by_the_proxy(proxy: Proxy) -> None:
-    """A client that waits for 100 Continue gets it at once, and the server never hears of it."""
+def test_the_proxy_responds_to_expect(proxy: Proxy) -> None:
+    """A client that waits for 100 Continue gets it at once, and the server gets no Expect header."""
     address = proxy.endpoint_url.removeprefix("http://").split(":")
     with socket.create_connection((address[0], int(address[1])), timeout=20) as client:
         client.sendall(
@@ -198,7 +198,7 @@ def test_expect_is_answered_by_the_proxy(proxy: Proxy) -> None:
 def test_a_dropped_request_never_reaches_the_server(
     proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
 ) -> None:
-    """The client sees a reset connection, and the server saw nothing; the next request passes."""
+    """The client sees a reset connection, and the server no request. The next request passes."""
     proxy.inject(Fault(kind="PUT", action="drop_request"))
     with pytest.raises(ConnectionResetError):
         _put(connection, "/dropped")
@@ -207,20 +207,20 @@ def test_a_dropped_request_never_reaches_the_server(
     assert echo.seen == ["/after"]
 
 
-def test_a_dropped_response_follows_a_request_that_was_carried_out(
+def test_a_dropped_response_follows_an_executed_request(
     proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
 ) -> None:
-    """The client sees a reset connection although the server did its work, once."""
+    """The client sees a reset connection, although the server executed the request, once."""
     proxy.inject(Fault(kind="PUT", action="drop_response"))
     with pytest.raises(ConnectionResetError):
         _put(connection, "/dropped")
     assert echo.seen == ["/dropped"]
 
 
-def test_a_fault_strikes_what_it_names_and_no_more(
+def test_a_fault_affects_only_matching_requests(
     proxy: Proxy, connection: http.client.HTTPConnection
 ) -> None:
-    """Kind and path have to match; `skip` requests pass before, and all do after `times`."""
+    """Kind and path have to match. `skip` requests pass before it, and all pass after `times`."""
     fault = Fault(kind="PUT", action="answer", path="/b", skip=1, times=2, status=418, body="tea")
     proxy.inject(fault)
     statuses = []
@@ -234,7 +234,7 @@ def test_a_fault_strikes_what_it_names_and_no_more(
 def test_a_delayed_request_reaches_the_server_late(
     proxy: Proxy, connection: http.client.HTTPConnection
 ) -> None:
-    """A delay passes before the answer comes."""
+    """The response comes after the delay."""
     proxy.inject(Fault(kind="PUT", action="delay", seconds=0.3))
     start = time.monotonic()
     assert _put(connection) == b"x"
@@ -242,7 +242,7 @@ def test_a_delayed_request_reaches_the_server_late(
 
 
 def test_latencies_are_by_kind_and_overlap(echo: _EchoServer) -> None:
-    """Requests of the kind take the latency each, but 32 at once do not take 32 times that."""
+    """Each request of the kind has the latency, but 32 concurrent ones do not add up."""
     with Proxy(f"http://127.0.0.1:{echo.server_port}", latency={"PUT": 0.5, "HEAD": 60.0}) as proxy:
 
         def put(_: int) -> float:
@@ -266,18 +266,18 @@ def test_latencies_are_by_kind_and_overlap(echo: _EchoServer) -> None:
         ({"X-Amz-Target": "DynamoDB_20120810.PutItem"}, "PutItem /a"),
     ],
 )
-def test_requests_are_told_apart_and_listed_once(
+def test_requests_are_listed_once_by_kind(
     headers: dict[str, str], kinds: str, proxy: Proxy, connection: http.client.HTTPConnection
 ) -> None:
-    """What was seen is listed by its kind, and only until it was asked for."""
+    """A request is listed until the next call of `requests`."""
     connection.request("PUT", "/a", b"x", headers=headers)
     connection.getresponse().read()
     assert proxy.requests() == [kinds]
     assert proxy.requests() == []
 
 
-def test_the_wider_kind_counts_where_there_is_no_narrower_one(proxy: Proxy) -> None:
-    """A fault of PUT strikes a copy too, and one of DynamoDB any of its operations."""
+def test_a_wider_kind_includes_the_narrower_ones(proxy: Proxy) -> None:
+    """A fault of PUT also affects a copy, and one of DynamoDB any of its operations."""
     for kind, headers in (
         ("PUT", {"x-amz-copy-source": "b"}),
         ("DynamoDB", {"X-Amz-Target": "D.Query"}),
@@ -289,17 +289,17 @@ def test_the_wider_kind_counts_where_there_is_no_narrower_one(proxy: Proxy) -> N
         connection.close()
 
 
-def test_a_server_that_is_gone_looks_like_a_broken_connection(nobody: str) -> None:
-    """Without anybody upstream the client's connection is reset."""
-    with Proxy(nobody) as proxy:
+def test_a_stopped_server_looks_like_a_broken_connection(closed_endpoint: str) -> None:
+    """Without a listener upstream, the client's connection is reset."""
+    with Proxy(closed_endpoint) as proxy:
         connection = _connect(proxy)
         with pytest.raises(ConnectionResetError):
             _put(connection)
         connection.close()
 
 
-def test_a_proxy_that_has_ended_says_so(proxy: Proxy) -> None:
-    """Asking a stopped proxy raises, rather than hangs."""
+def test_a_stopped_proxy_raises_an_error(proxy: Proxy) -> None:
+    """A call of a stopped proxy raises an error instead of blocking."""
     assert proxy._process is not None and proxy._process.stdin is not None
     os.kill(proxy._process.pid, signal.SIGKILL)
     proxy._process.wait()
@@ -308,7 +308,7 @@ def test_a_proxy_that_has_ended_says_so(proxy: Proxy) -> None:
 
 
 def test_a_proxy_dies_with_a_test_run_that_is_killed() -> None:
-    """SIGKILL of the process that started a proxy ends the proxy too."""
+    """SIGKILL of the process that started a proxy ends the proxy, too."""
     script = (
         "from commitlog.testing.proxy import Proxy\n"
         "import sys\n"
@@ -329,8 +329,8 @@ def test_a_proxy_dies_with_a_test_run_that_is_killed() -> None:
 
 
 @pytest.mark.servers
-def test_boto3_talks_through_it(ministack: Ministack) -> None:
-    """S3 and DynamoDB work through the proxy as they do without, large bodies and copies included."""
+def test_boto3_works_through_the_proxy(ministack: Ministack) -> None:
+    """S3 and DynamoDB work as without the proxy, including large bodies and copies."""
     import boto3
 
     bucket, body = ministack.new_bucket(), os.urandom(2_000_000)
@@ -354,7 +354,7 @@ def test_boto3_talks_through_it(ministack: Ministack) -> None:
 def _request(
     proxy: Proxy, path: str = "/a", *, headers: dict[str, str] | None = None, method: str = "PUT"
 ) -> tuple[int, bytes]:
-    """Send one request on a connection of its own; return status and body."""
+    """Send one request on a new connection; return status and body."""
     connection = _connect(proxy)
     try:
         connection.request(method, path, b"x", headers=headers or {})
@@ -365,7 +365,7 @@ def _request(
 
 
 def _settled(proxy: Proxy) -> Counter[Strike]:
-    """Wait until nothing is held back any more; return what faults have done."""
+    """Wait until no request is delayed any more; return the counts of the faults."""
     deadline = time.monotonic() + 20
     while proxy.pending():
         assert time.monotonic() < deadline
@@ -374,7 +374,7 @@ def _settled(proxy: Proxy) -> Counter[Strike]:
 
 
 def test_a_reset_comes_before_the_request_arrives(proxy: Proxy, echo: _EchoServer) -> None:
-    """The client gives up at once, and the server carries the request out later."""
+    """The client gets the reset at once, and the server executes the request later."""
     proxy.inject(Fault(kind="PUT", action="reset", path="/late", seconds=_LATE))
     with pytest.raises(ConnectionResetError):
         _request(proxy, "/late")
@@ -384,10 +384,10 @@ def test_a_reset_comes_before_the_request_arrives(proxy: Proxy, echo: _EchoServe
     assert echo.seen == ["/a", "/late"]
 
 
-def test_a_failure_follows_a_request_that_was_carried_out(
+def test_a_failure_follows_an_executed_request(
     proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
 ) -> None:
-    """The client is told of an error of the server's, and the connection goes on."""
+    """The client gets a server error, and the connection stays usable."""
     proxy.inject(Fault(kind="PUT", action="fail", status=500, body="sorry"))
     connection.request("PUT", "/done", b"x")
     response = connection.getresponse()
@@ -396,8 +396,8 @@ def test_a_failure_follows_a_request_that_was_carried_out(
     assert echo.seen == ["/done", "/a"]
 
 
-def test_a_duplicate_comes_right_behind(proxy: Proxy, echo: _EchoServer) -> None:
-    """Between the two no other mutation of the path gets through, only what does not touch it."""
+def test_a_duplicate_follows_its_request_directly(proxy: Proxy, echo: _EchoServer) -> None:
+    """Between the two, no other mutation of the path passes. Other requests do."""
     echo.gate.clear()
     proxy.inject(Fault(kind="PUT", action="duplicate"))
     with ThreadPoolExecutor(2) as pool:
@@ -413,8 +413,8 @@ def test_a_duplicate_comes_right_behind(proxy: Proxy, echo: _EchoServer) -> None
     assert proxy.strikes() == {Strike("PUT", "duplicate", 200): 1}
 
 
-def test_a_late_duplicate_comes_after_the_answer(proxy: Proxy, echo: _EchoServer) -> None:
-    """The client has its answer long before; what the server says to the second, nobody hears."""
+def test_a_late_duplicate_comes_after_the_response(proxy: Proxy, echo: _EchoServer) -> None:
+    """The client already has its response, and the response to the duplicate is dropped."""
     proxy.inject(Fault(kind="PUT", action="duplicate", seconds=_LATE))
     assert _request(proxy, "/twice") == (200, b"x")
     assert _request(proxy, "/a") == (200, b"x")
@@ -422,9 +422,9 @@ def test_a_late_duplicate_comes_after_the_answer(proxy: Proxy, echo: _EchoServer
     assert echo.seen == ["/twice", "/a", "/twice"]
 
 
-def test_dynamodb_may_be_another_server(echo: _EchoServer, nobody: str) -> None:
-    """One endpoint serves both: requests go by their headers, also on one connection."""
-    with Proxy(nobody, dynamodb=f"http://127.0.0.1:{echo.server_port}") as proxy:
+def test_dynamodb_may_be_a_separate_server(echo: _EchoServer, closed_endpoint: str) -> None:
+    """One endpoint serves both services. The headers of a request select its server."""
+    with Proxy(closed_endpoint, dynamodb=f"http://127.0.0.1:{echo.server_port}") as proxy:
         assert _request(proxy, headers={"X-Amz-Target": "D.Query"}) == (200, b"x")
         with pytest.raises(ConnectionResetError):
             _request(proxy)
@@ -439,10 +439,10 @@ def test_dynamodb_may_be_another_server(echo: _EchoServer, nobody: str) -> None:
         ("/a", {"X-Amz-Target": "D.Query"}, {"Query", "DynamoDB"}),
     ],
 )
-def test_a_hazard_strikes_what_is_of_all_its_kinds(
+def test_a_hazard_affects_requests_of_all_its_kinds(
     path: str, headers: dict[str, str], kinds: set[str], proxy: Proxy
 ) -> None:
-    """What a request carries counts as a kind of it, and every kind of a hazard has to be there."""
+    """Conditions and expiries count as kinds of a request, which must have every kind of the hazard."""
     every = {"PUT", "COPY", "S3", "DynamoDB", "Query", "if-absent", "if-match", "fenced"}
     for kind in sorted(every):
         proxy.endanger([Hazard(kinds=(kind,), action="answer", rate=1.0, status=418)])
@@ -454,15 +454,15 @@ def test_a_hazard_strikes_what_is_of_all_its_kinds(
     assert proxy.strikes().total() == len(kinds)
 
 
-def test_completing_an_upload_is_a_kind_of_its_own(proxy: Proxy) -> None:
-    """Told from other posts by its query."""
+def test_completing_an_upload_is_a_separate_kind(proxy: Proxy) -> None:
+    """Its query distinguishes it from other posts."""
     for path, expected in (("/a?uploadId=1", 418), ("/a?uploads", 200), ("/a?delete", 200)):
         proxy.endanger([Hazard(kinds=("PUBLISH", "POST"), action="answer", rate=1.0, status=418)])
         assert _request(proxy, path, method="POST")[0] == expected
 
 
-def test_a_seed_makes_a_plan(proxy: Proxy) -> None:
-    """The same requests meet the same faults, whatever comes between; about as many as the rate says."""
+def test_a_seed_determines_the_faults(proxy: Proxy) -> None:
+    """The same requests get the same faults, whatever comes between. Their number matches the rate."""
     hazard = Hazard(kinds=("PUT",), action="answer", rate=0.3, status=418)
 
     def struck(seed: int, others: int) -> list[bool]:
@@ -480,8 +480,8 @@ def test_a_seed_makes_a_plan(proxy: Proxy) -> None:
     assert 5 < sum(plan) < 35
 
 
-def test_a_fault_goes_before_a_hazard(proxy: Proxy) -> None:
-    """What a test asks for happens."""
+def test_a_fault_takes_precedence_over_a_hazard(proxy: Proxy) -> None:
+    """An injected fault always happens."""
     proxy.endanger([Hazard(kinds=("PUT",), action="answer", rate=1.0, status=418)])
     proxy.inject(Fault(kind="PUT", action="answer", status=503))
     assert [_request(proxy)[0] for _ in range(2)] == [503, 418]
@@ -490,7 +490,7 @@ def test_a_fault_goes_before_a_hazard(proxy: Proxy) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"rate": 1.5}, {"rate": -0.1}, {"seconds": (2.0, 1.0)}, {"action": "explode"}]
 )
-def test_a_hazard_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
-    """Rates are shares, and times are in order."""
+def test_an_invalid_hazard_is_refused(wrong: dict[str, Any]) -> None:
+    """Rates are between 0 and 1, and times are in order."""
     with pytest.raises(ValueError):
         Hazard(**{"kinds": ("PUT",), "action": "delay", "rate": 0.5, **wrong})

@@ -1,4 +1,4 @@
-"""Processes that race for the same keys: each key has one winner, and is what the winner wrote."""
+"""Processes that race for the same keys: each key has one winner and the winner's content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = 500
 
 
 def race(name: str, keys: int, url: str, arguments: dict[str, Any]) -> list[str]:
-    """Try to create every key, in order; return those that were won. Runs in a process of its own."""
+    """Try to create every key, in order; return the created ones. Runs in a separate process."""
     won = []
     with connect(url, **arguments) as store:
         for number in range(keys):
@@ -35,14 +35,14 @@ def race(name: str, keys: int, url: str, arguments: dict[str, Any]) -> list[str]
 
 
 def update(name: str, rounds: int, url: str, arguments: dict[str, Any]) -> int:
-    """Append one line to an object so many times, starting over whenever another was faster."""
+    """Append `rounds` lines to an object, and try again whenever another process was faster."""
     refused = 0
     with connect(url, **arguments) as store:
         for number in range(rounds):
             while True:
                 seen = store.get("lines")
                 if md5(seen.data).hexdigest() != seen.etag.strip('"'):
-                    continue  # JuiceFS: the bytes of one version with the etag of another
+                    continue  # JuiceFS: the body of one version with the etag of another
                 line = f"{name} {number}\n".encode()
                 try:
                     store.put_if_match("lines", seen.data + line, etag=seen.etag)
@@ -54,14 +54,14 @@ def update(name: str, rounds: int, url: str, arguments: dict[str, Any]) -> int:
 
 
 def in_two_processes(task: Any, count: int, url: str, **arguments: Any) -> list[Any]:
-    """Run a task twice at the same time, each in a fresh interpreter."""
+    """Run a task twice at the same time, each in a new interpreter."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context) as pool:
         return list(pool.map(task, "AB", [count] * 2, [url] * 2, [arguments] * 2))
 
 
 def check(url: str, keys: int, **arguments: Any) -> None:
-    """Race two processes and hold the result against what is there."""
+    """Race two processes, and compare the results with the stored objects."""
     winners = dict(zip("AB", in_two_processes(race, keys, url, **arguments), strict=True))
     claims = Counter(path for paths in winners.values() for path in paths)
     assert set(claims.values()) == {1}
@@ -73,30 +73,30 @@ def check(url: str, keys: int, **arguments: Any) -> None:
             assert {store.get(path).data for path in paths[:50]} <= {name.encode()}
 
 
-def test_a_directory(tmp_path: Path) -> None:
-    """By the file system's own means."""
+def test_a_race_in_a_directory_has_one_winner(tmp_path: Path) -> None:
+    """The file system enforces it."""
     check(f"file://{tmp_path}", KEYS)
 
 
-def test_a_directory_under_leases(tmp_path: Path) -> None:
-    """By leases in an SQLite file."""
+def test_a_race_in_a_directory_under_leases_has_one_winner(tmp_path: Path) -> None:
+    """Leases are in an SQLite file."""
     (tmp_path / "lake").mkdir()
     commit = SqliteCommit(tmp_path / "commits.db", test_interval=0.005)
     check(f"file://{tmp_path}/lake", KEYS, commit=commit)
 
 
 @pytest.mark.servers
-def test_a_server_that_enforces_conditions(ministack: Any) -> None:
-    """By the server, after a probe by each process."""
+def test_a_race_on_a_server_that_enforces_conditions_has_one_winner(ministack: Any) -> None:
+    """The server enforces the condition, and each process probes it first."""
     check(f"s3://{ministack.new_bucket()}", KEYS, commit="native", **ministack.options)
 
 
 @pytest.mark.servers
 @pytest.mark.parametrize("table", ["ministack", "dynalite", "sqlite"])
-def test_leases_on_a_server(
+def test_a_race_under_leases_on_a_server_has_one_winner(
     table: str, ministack: Any, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """By leases in DynamoDB, also one that never tells what was in the way, and in an SQLite file."""
+    """Leases are in DynamoDB, in a table that never returns the conflicting item, and in SQLite."""
     commit: Any = SqliteCommit(tmp_path / "commits.db", test_interval=0.005)
     if table != "sqlite":
         server = request.getfixturevalue(table)
@@ -107,8 +107,8 @@ def test_leases_on_a_server(
 
 
 @pytest.mark.servers
-def test_a_server_that_ignores_conditions(juicefs: Any, tmp_path: Path) -> None:
-    """Under leases there is one winner; without them nothing is sent."""
+def test_a_race_on_a_server_that_ignores_conditions_has_one_winner(juicefs: Any, tmp_path: Path) -> None:
+    """This holds under leases. Without them, the write is refused."""
     url = f"s3://{juicefs.new_bucket()}"
     with connect(url, commit="native", **juicefs.options) as store:
         with pytest.raises(NotSupported, match="put-if-absent"):
@@ -121,7 +121,7 @@ def test_a_server_that_ignores_conditions(juicefs: Any, tmp_path: Path) -> None:
 @pytest.mark.servers
 @pytest.mark.parametrize("server", ["ministack", "juicefs"])
 def test_no_update_is_lost(server: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Two processes that append to one object under leases both find all their lines in it."""
+    """Two processes append to one object under leases, and all lines are in it."""
     running = request.getfixturevalue(server)
     url = f"s3://{running.new_bucket()}"
     arguments: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Tests of `support.servers`: that servers come up, and go away whatever happens."""
+"""Tests of `support.servers`: servers start, and always end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.servers
 
 
 class _Broken(Server):
-    """A server that says something and ends."""
+    """A server that prints a message and ends."""
 
     _health_path = "/"
 
@@ -32,7 +32,7 @@ class _Broken(Server):
 
 
 class _Mute(Server):
-    """A server that runs and never listens."""
+    """A server that runs but never listens."""
 
     _health_path = "/"
 
@@ -46,7 +46,7 @@ class _Mute(Server):
 
 
 class _Wrapped(Server):
-    """A program that runs the server as a child of its own."""
+    """A program that runs the server as its child process."""
 
     _health_path = "/"
 
@@ -55,9 +55,9 @@ class _Wrapped(Server):
         return [sys.executable, "-c", f"import subprocess; subprocess.run({server!r})"]
 
 
-def _assert_nobody_listens(endpoint: str) -> None:
-    # Not by a request: one that is answered with an error would pass for one that is not answered. The
-    # kernel closes the sockets of a killed process that is not our child in its own time.
+def _assert_closed(endpoint: str) -> None:
+    # No request is used here, because an error response could be mistaken for no response. The kernel
+    # may close the sockets of a killed process that is not our child with a delay.
     place = ("127.0.0.1", urlsplit(endpoint).port)
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -66,12 +66,12 @@ def _assert_nobody_listens(endpoint: str) -> None:
         except ConnectionRefusedError:
             return
         time.sleep(0.01)
-    pytest.fail(f"somebody still listens on {endpoint}")
+    pytest.fail(f"a server still listens on {endpoint}")
 
 
 @pytest.mark.parametrize("fixture", ["ministack", "seaweedfs", "juicefs"])
-def test_an_s3_server_stores_what_was_put(fixture: str, request: pytest.FixtureRequest) -> None:
-    """An object put into a new bucket right after the start comes back."""
+def test_an_s3_server_stores_objects(fixture: str, request: pytest.FixtureRequest) -> None:
+    """An object that is put into a new bucket right after the start can be read."""
     server: Ministack | Seaweedfs | Juicefs = request.getfixturevalue(fixture)
     bucket = server.new_bucket()
     server.client("s3").put_object(Bucket=bucket, Key="a", Body=b"content")
@@ -81,7 +81,7 @@ def test_an_s3_server_stores_what_was_put(fixture: str, request: pytest.FixtureR
 
 @pytest.mark.parametrize("fixture", ["ministack", "dynalite"])
 def test_a_dynamodb_server_knows_no_new_table_name(fixture: str, request: pytest.FixtureRequest) -> None:
-    """A table name that was just given out is free, and no two are the same."""
+    """A new table name is free, and all names differ."""
     server: Ministack | Dynalite = request.getfixturevalue(fixture)
     name = server.new_table_name()
     client = server.client("dynamodb")
@@ -90,27 +90,27 @@ def test_a_dynamodb_server_knows_no_new_table_name(fixture: str, request: pytest
     assert server.new_table_name() != name
 
 
-def test_leaving_ends_the_process_and_removes_its_data() -> None:
+def test_the_end_of_the_context_stops_the_process_and_removes_its_data() -> None:
     """After the with statement there is no process, no listener and no directory."""
     with Ministack() as server:
         pid, directory, endpoint = server.pid, server._directory, server.endpoint_url
         assert directory.is_dir()
     assert not directory.exists()
     assert not Path("/proc", str(pid)).exists()
-    _assert_nobody_listens(endpoint)
+    _assert_closed(endpoint)
     server.stop()
 
 
-def test_leaving_ends_what_the_program_started_too() -> None:
-    """A server that runs as the child of its program is gone as well."""
+def test_the_end_of_the_context_stops_child_processes() -> None:
+    """A server that runs as the child of its program is stopped, too."""
     with _Wrapped() as server:
         endpoint = server.endpoint_url
-    _assert_nobody_listens(endpoint)
+    _assert_closed(endpoint)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels cannot tie processes together")
 def test_a_server_dies_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
-    """SIGKILL of the process that started a server ends the server too."""
+    """SIGKILL of the process that started a server ends the server, too."""
     script = (
         "from support.servers import Ministack\n"
         "import sys\n"
@@ -135,13 +135,13 @@ def test_a_server_dies_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_server_that_ends_by_itself_is_reported_with_its_log() -> None:
-    """The error names the exit status and quotes what the server said last."""
+    """The error has the exit status and the last output of the server."""
     with pytest.raises(Unavailable, match=r"(?s)exit status 1.*no licence for Tuesdays"), _Broken():
         pass
 
 
-def test_a_server_that_does_not_answer_is_given_up_and_ended() -> None:
-    """Past the startup timeout the error says so, and the process is gone."""
+def test_a_server_that_does_not_respond_is_stopped() -> None:
+    """After the startup timeout, an error is raised and the process has ended."""
     server = _Mute(startup_timeout=0.5)
     with pytest.raises(Unavailable, match=r"(?s)did not answer within 0\.5 s.*waiting"), server:
         pass
@@ -149,14 +149,14 @@ def test_a_server_that_does_not_answer_is_given_up_and_ended() -> None:
 
 
 def test_a_missing_program_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the program the error says which extra brings it."""
+    """The error names the extra that installs it."""
     monkeypatch.setattr(servers.shutil, "which", lambda *args, **options: None)
     with pytest.raises(ConfigurationError, match=r"commitlog-store\[test\]"), Ministack():
         pass
 
 
-def test_a_taken_port_is_given_up_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that finds its port taken is started again on another one."""
+def test_a_taken_port_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose port is taken is started again on another port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -167,7 +167,7 @@ def test_a_taken_port_is_given_up_for_another(monkeypatch: pytest.MonkeyPatch) -
             assert server.endpoint_url.endswith(f":{ports[0]}")
 
 
-def test_options_are_those_of_a_url(ministack: Ministack) -> None:
-    """What `options` holds is what an ``s3://`` URL takes, and nothing of it is the developer's."""
+def test_options_are_valid_in_a_url(ministack: Ministack) -> None:
+    """`options` has options of an ``s3://`` URL, and no credentials of the developer."""
     assert set(ministack.options) == {"endpoint_url", "region", "access_key_id", "secret_access_key"}
     assert not [name for name in os.environ if name.startswith(("AWS_ACCESS", "AWS_PROFILE"))]

@@ -1,4 +1,4 @@
-"""The S3 store on real servers, and behind a proxy that loses and makes up answers."""
+"""The S3 store on real servers, and behind a proxy that loses and injects responses."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def proxy(ministack: Ministack) -> Iterator[Proxy]:
 
 @pytest.fixture
 def store(ministack: Ministack, proxy: Proxy, open_store: Opener) -> S3Store:
-    """A store behind the proxy, which waits on nothing and tries three times."""
+    """A store behind the proxy, with a manual clock and three attempts."""
     opened = open_store(
         ministack,
         endpoint_url=proxy.endpoint_url,
@@ -100,7 +100,7 @@ def _error(code: str, message: str = "why") -> str:
 
 @pytest.mark.parametrize("prefix", ["", "some/odd +prefix"])
 def test_contract_on_ministack(ministack: Ministack, open_store: Opener, prefix: str) -> None:
-    """All rules hold, but for conditions on copies, which this server ignores."""
+    """All rules hold, except for conditions on copies, which this server ignores."""
     conditions = dict(S3Store.capabilities.conditions) | {Operation.COPY: frozenset()}
     check_object_store(
         open_store(ministack, prefix), conditions=conditions, fresh_etags=False, forgets_uploads=False
@@ -109,13 +109,13 @@ def test_contract_on_ministack(ministack: Ministack, open_store: Opener, prefix:
 
 @pytest.mark.parametrize("prefix", ["", "some/odd +prefix"])
 def test_contract_on_seaweedfs(seaweedfs: Seaweedfs, open_store: Opener, prefix: str) -> None:
-    """All rules hold on a server that checks signatures; it lists in an order of its own."""
+    """All rules hold on a server that checks signatures. It lists in a different order."""
     check_object_store(
         open_store(seaweedfs, prefix),
         byte_order=False,
         fresh_etags=False,
         forgets_uploads=False,
-        # Racing completions of this server can have several winners.
+        # Concurrent completions on this server can have several winners.
         races={Operation.PUT: BOTH, Operation.COPY: BOTH},
         threads=3,
         keys=1,
@@ -123,8 +123,8 @@ def test_contract_on_seaweedfs(seaweedfs: Seaweedfs, open_store: Opener, prefix:
 
 
 def test_contract_on_juicefs(juicefs: Juicefs, open_store: Opener) -> None:
-    """What needs no condition holds on a server that ignores them all."""
-    # One racer: of racing completions of one upload, this server keeps no metadata.
+    """Rules without conditions hold on a server that ignores all conditions."""
+    # One thread, because concurrent completions of one upload lose the metadata on this server.
     check_object_store(open_store(juicefs), conditions={}, fresh_etags=False, nested=False, threads=1)
 
 
@@ -132,7 +132,7 @@ def test_contract_on_juicefs(juicefs: Juicefs, open_store: Opener) -> None:
 def test_reads_of_juicefs_are_torn(
     juicefs: Juicefs, open_store: Opener, campaign_seconds: float
 ) -> None:
-    """While an object is replaced, some answers have the etag of one version and the next one's body."""
+    """During a replacement, some responses have the etag of one version and the body of the next."""
     writer, reader = (open_store(juicefs, bucket=bucket) for bucket in [juicefs.new_bucket()] * 2)
     writer.put("a", b"0")
     end = time.monotonic() + campaign_seconds
@@ -153,11 +153,13 @@ def test_reads_of_juicefs_are_torn(
     assert reads[False]
 
 
-# -- signatures, fences, names ---------------------------------------------------------------------
+# -- signatures, expiries, names -------------------------------------------------------------------
 
 
-def test_every_request_on_an_odd_key_is_signed_well(seaweedfs: Seaweedfs, open_store: Opener) -> None:
-    """A server that checks signatures takes any legal key, signed in headers or in the query."""
+def test_requests_with_special_characters_are_signed_correctly(
+    seaweedfs: Seaweedfs, open_store: Opener
+) -> None:
+    """A server that checks signatures accepts any legal key, signed in headers or in the query."""
     store = open_store(seaweedfs, "+ %41")
     metadata = {"commitlog-nonce": "n", "two": "a  b"}
     expiry = RequestExpiry(store.begin_head(ODD)().store_time or 0, 60)
@@ -176,10 +178,10 @@ def test_every_request_on_an_odd_key_is_signed_well(seaweedfs: Seaweedfs, open_s
 
 
 @pytest.mark.parametrize("server", ["ministack", "seaweedfs", "juicefs"])
-def test_uploads_to_odd_keys_are_found(
+def test_uploads_to_keys_with_special_characters_are_listed(
     request: pytest.FixtureRequest, open_store: Opener, server: str
 ) -> None:
-    """An upload is listed under the path that it was begun under, so that it can be dropped."""
+    """An upload is listed under its original path, so that it can be aborted."""
     store = open_store(request.getfixturevalue(server), "+ %41")
     paths = [f"city=a%2Fb/{ODD}" if server == "seaweedfs" else "city=a%2Fb/x+y z.parquet", "plain"]
     for path in paths:
@@ -191,8 +193,8 @@ def test_uploads_to_odd_keys_are_found(
     assert not list(store.list_staged())
 
 
-def test_a_fence_that_expires_on_the_way_is_refused(seaweedfs: Seaweedfs, open_store: Opener) -> None:
-    """The store's own clock decides: the same fence is good at first, and later is not."""
+def test_an_expired_request_is_refused(seaweedfs: Seaweedfs, open_store: Opener) -> None:
+    """The store's own clock decides whether a request has expired."""
     store = open_store(seaweedfs)
     now = store.begin_head("a")().store_time
     assert now is not None
@@ -202,8 +204,10 @@ def test_a_fence_that_expires_on_the_way_is_refused(seaweedfs: Seaweedfs, open_s
     assert store.get("a").data == b"early"
 
 
-def test_the_body_of_a_fenced_request_has_a_checksum(ministack: Ministack, open_store: Opener) -> None:
-    """The signature of a query does not cover the body, so its MD5 goes along, signed."""
+def test_the_body_of_a_request_with_an_expiry_has_a_checksum(
+    ministack: Ministack, open_store: Opener
+) -> None:
+    """The signature in a query does not cover the body, so its MD5 is sent, signed."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         store = open_store(
             ministack, bucket="bucket", endpoint_url=f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -219,14 +223,14 @@ def test_the_body_of_a_fenced_request_has_a_checksum(ministack: Ministack, open_
     assert b"X-Amz-SignedHeaders=content-md5%3Bhost" in request
 
 
-def test_a_fence_longer_than_can_be_signed_is_refused(ministack: Ministack, open_store: Opener) -> None:
-    """S3 takes no expiry of more than a week; the error comes before anything is sent."""
+def test_an_expiry_longer_than_a_week_is_refused(ministack: Ministack, open_store: Opener) -> None:
+    """S3 does not accept it. The error is raised before a request is sent."""
     with pytest.raises(ConfigurationError, match="604800"):
         open_store(ministack).put("a", b"", expiry=RequestExpiry(int(time.time()), 604_801))
 
 
 def test_wrong_credentials_are_denied(seaweedfs: Seaweedfs, open_store: Opener) -> None:
-    """Reads and writes say so, and do not show the key."""
+    """Reads and writes raise an error, which does not show the key."""
     store = open_store(seaweedfs, secret_access_key="not-the-secret")
     for call in (lambda: store.head("a"), lambda: store.put("a", b""), lambda: store.list_page()):
         with pytest.raises(AccessDenied) as caught:
@@ -234,10 +238,10 @@ def test_wrong_credentials_are_denied(seaweedfs: Seaweedfs, open_store: Opener) 
         assert "not-the-secret" not in str(caught.value)
 
 
-def test_a_missing_bucket_is_told_from_a_missing_object(
+def test_a_missing_bucket_differs_from_a_missing_object(
     ministack: Ministack, open_store: Opener
 ) -> None:
-    """Every call whose answer has a body says that it is the bucket; HEAD cannot."""
+    """Every call whose response has a body reports the missing bucket. HEAD cannot."""
     store = open_store(ministack, bucket="no-such-bucket")
     calls: list[Callable[[], object]] = [
         lambda: store.get("a"),
@@ -256,7 +260,7 @@ def test_a_missing_bucket_is_told_from_a_missing_object(
 
 
 def test_directory_markers_are_not_listed(ministack: Ministack, open_store: Opener) -> None:
-    """Empty objects whose key ends in a slash stand for directories, and are nobody's data."""
+    """Empty objects whose key ends in a slash represent directories, and have no data."""
     bucket = ministack.new_bucket()
     for key, body in (("p/", b""), ("p/d/", b""), ("p/e/", b"data"), ("p/f", b"")):
         ministack.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
@@ -266,7 +270,7 @@ def test_directory_markers_are_not_listed(ministack: Ministack, open_store: Open
 
 
 def test_two_prefixes_of_a_bucket_agree_on_keys(ministack: Ministack, open_store: Opener) -> None:
-    """What is written below one prefix is read below the other, under the same key."""
+    """An object that is written below one prefix is read below the other, under the same key."""
     bucket = ministack.new_bucket()
     whole, part = open_store(ministack, bucket=bucket), open_store(ministack, "a/b", bucket=bucket)
     part.put("c", b"x")
@@ -274,11 +278,11 @@ def test_two_prefixes_of_a_bucket_agree_on_keys(ministack: Ministack, open_store
     assert whole.key("a/b/c") == part.key("c") == "a/b/c"
 
 
-# -- making one ------------------------------------------------------------------------------------
+# -- construction ----------------------------------------------------------------------------------
 
 
 def test_a_store_does_not_show_its_secrets(ministack: Ministack) -> None:
-    """Neither the URL nor the repr of a store has the credentials that the URL came with."""
+    """Neither the URL nor the repr of a store has the credentials of its original URL."""
     options = "&".join(f"{name}={value}" for name, value in ministack.options.items())
     store = S3Store(f"s3://bucket/a?{options}")
     for secret in (ministack.access_key_id, ministack.secret_access_key):
@@ -295,13 +299,13 @@ def test_a_store_does_not_show_its_secrets(ministack: Ministack) -> None:
         ("s3://bucket", {"parallel_parts": 0}),
     ],
 )
-def test_settings_that_cannot_work_are_refused(url: str, settings: dict[str, int]) -> None:
-    """A store is not made with what S3 would refuse later."""
+def test_invalid_settings_are_refused(url: str, settings: dict[str, int]) -> None:
+    """S3 would refuse the requests of such a store."""
     with pytest.raises(ConfigurationError):
         S3Store(url, options=AwsOptions(endpoint_url="http://127.0.0.1:1"), **settings)
 
 
-# -- lost answers ----------------------------------------------------------------------------------
+# -- lost responses --------------------------------------------------------------------------------
 
 
 def _mutations(store: ObjectStore) -> dict[str, tuple[str, Callable[[], object]]]:
@@ -318,10 +322,10 @@ def _mutations(store: ObjectStore) -> dict[str, tuple[str, Callable[[], object]]
 
 @pytest.mark.parametrize("path", ["put", "copied", "published", "doomed"])
 @pytest.mark.parametrize("action", ["drop_response", "drop_request"])
-def test_a_mutation_without_an_answer_is_sent_once(
+def test_a_mutation_without_a_response_is_sent_once(
     store: S3Store, proxy: Proxy, path: str, action: Any
 ) -> None:
-    """Its outcome is unknown, whether it happened or not, and the store does not try again."""
+    """Its outcome is unknown, whether it was executed or not, and the store does not retry."""
     kind, mutation = _mutations(store)[path]
     before = store.begin_head(path)().info
     proxy.requests()
@@ -335,7 +339,7 @@ def test_a_mutation_without_an_answer_is_sent_once(
 
 @pytest.mark.parametrize("fault", ["drop_response", 500, 503], ids=str)
 def test_reads_are_repeated(store: S3Store, proxy: Proxy, fault: Any) -> None:
-    """A read that fails for a passing reason is made again, and the client hears nothing of it."""
+    """A read that fails with a transient error is repeated, and the client gets no error."""
     store.put("a", b"x")
 
     def strike(kind: str) -> None:
@@ -354,15 +358,15 @@ def test_reads_are_repeated(store: S3Store, proxy: Proxy, fault: Any) -> None:
     assert list(store.list_staged()) == []
 
 
-def test_an_object_that_grew_meanwhile_is_read_again(store: S3Store, proxy: Proxy) -> None:
-    """A range that was past the end of an object is read from the larger one that replaced it."""
+def test_a_replaced_larger_object_is_read_again(store: S3Store, proxy: Proxy) -> None:
+    """A range after the end of an object is read from the larger object that replaced it."""
     store.put("a", b"larger")
     proxy.inject(Fault(kind="GET", action="answer", status=416))
     assert store.get("a", start=4, end=9).data == b"er"
 
 
-def test_reads_are_given_up_in_the_end(store: S3Store, proxy: Proxy) -> None:
-    """After the last try the store is unavailable; a read has no unknown outcome."""
+def test_reads_have_a_limited_number_of_attempts(store: S3Store, proxy: Proxy) -> None:
+    """After the last attempt the store is unavailable. A read has no unknown outcome."""
     proxy.requests()
     proxy.inject(Fault(kind="GET", action="drop_response", times=3))
     with pytest.raises(Unavailable, match="given up"):
@@ -370,21 +374,21 @@ def test_reads_are_given_up_in_the_end(store: S3Store, proxy: Proxy) -> None:
     assert len(proxy.requests()) == 3
 
 
-def test_errors_that_stay_are_not_repeated(store: S3Store, proxy: Proxy) -> None:
-    """What the store refuses for good is reported at once."""
+def test_permanent_errors_are_not_repeated(store: S3Store, proxy: Proxy) -> None:
+    """A permanent refusal is reported at once."""
     proxy.inject(Fault(kind="GET", action="answer", status=403, body=_error("AccessDenied")))
     with pytest.raises(AccessDenied):
         store.get("a")
 
 
-def test_a_store_that_is_not_there_is_unavailable(ministack: Ministack, open_store: Opener) -> None:
-    """A mutation on a closed port did not happen, and says so."""
+def test_a_closed_port_is_unavailable(ministack: Ministack, open_store: Opener) -> None:
+    """The error proves that a mutation did not happen."""
     store = open_store(ministack, endpoint_url="http://127.0.0.1:9")
     with pytest.raises(Unavailable):
         store.put("a", b"")
 
 
-# -- what answers mean -----------------------------------------------------------------------------
+# -- the meaning of responses ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -406,10 +410,10 @@ def test_a_store_that_is_not_there_is_unavailable(ministack: Ministack, open_sto
         (301, "PermanentRedirect", "", ConfigurationError),
     ],
 )
-def test_a_refused_put_says_what_is_known(
+def test_each_refusal_of_a_put_has_its_error(
     store: S3Store, proxy: Proxy, status: int, code: str, message: str, kind: type[CommitError]
 ) -> None:
-    """Each answer to a put with a condition and a fence becomes the one error that fits."""
+    """Each response to a put with a condition and an expiry becomes the matching error."""
     proxy.requests()
     proxy.inject(Fault(kind="PUT", action="answer", status=status, body=_error(code, message)))
     with pytest.raises(CommitError) as caught:
@@ -429,24 +433,24 @@ def test_a_refused_put_says_what_is_known(
         (412, "PreconditionFailed", "Sat, 21 Nov 2026 10:00:31 GMT", CommitError),
     ],
 )
-def test_a_refusal_that_is_dated_after_the_expiry_is_one_of_a_late_request(
+def test_a_refusal_dated_after_the_expiry_is_an_expired_request(
     ministack: Ministack, status: int, code: str, date: str, kind: type[CommitError]
 ) -> None:
-    """Ceph says AccessDenied and nothing more; its Date tells what it means."""
+    """Ceph responds with AccessDenied only, and its Date header shows the reason."""
     session = AwsSession(AwsOptions(**ministack.options))  # type: ignore[arg-type]
     clock = ManualClock()
     client = AwsClient(session, "s3", ministack.endpoint_url, clock=clock)
     bucket = Bucket("bucket", client, clock=clock, backoff=Backoff())
     answer = Response(status, {"date": date}, _error(code, "").encode())
-    ten = 1_795_255_200  # o'clock, on that day
+    ten = 1_795_255_200  # ten o'clock on that day
     fault = bucket.fault(Request("PUT", "a", expiry=RequestExpiry(ten, 30)), answer)
     assert type(fault) is kind
     unfenced = bucket.fault(Request("PUT", "a"), answer)
     assert not isinstance(unfenced, RequestExpired)
 
 
-def test_expiry_is_only_for_those_who_asked_for_it(store: S3Store, proxy: Proxy) -> None:
-    """Without a expiry, a request that is too late is one that the credentials do not allow."""
+def test_a_request_without_an_expiry_is_never_expired(store: S3Store, proxy: Proxy) -> None:
+    """Without an expiry, the same response means denied access."""
     body = _error("AccessDenied", "Request has expired")
     proxy.inject(Fault(kind="PUT", action="answer", status=403, body=body))
     with pytest.raises(AccessDenied):
@@ -467,7 +471,7 @@ def test_expiry_is_only_for_those_who_asked_for_it(store: S3Store, proxy: Proxy)
 def test_an_error_can_come_with_status_200(
     store: S3Store, proxy: Proxy, path: str, body: str, kind: type[CommitError]
 ) -> None:
-    """CopyObject and CompleteMultipartUpload send 200 before they know; the body counts."""
+    """CopyObject and CompleteMultipartUpload send 200 before the result is known, so the body counts."""
     store.put("source", b"x")
     staged = store.stage("published", b"x")
     operation = "COPY" if path == "copied" else "POST"
@@ -484,10 +488,10 @@ def test_an_error_can_come_with_status_200(
 @pytest.mark.parametrize(
     ("source", "kind"), [("there", PreconditionFailed), ("missing", NotFound)], ids=["target", "source"]
 )
-def test_no_such_key_of_a_copy_is_said_of_the_right_one(
+def test_no_such_key_of_a_copy_is_attributed_to_source_or_target(
     store: S3Store, proxy: Proxy, source: str, kind: type[CommitError]
 ) -> None:
-    """A missing target fails the condition; a missing source is not found."""
+    """A missing target fails the condition, and a missing source is not found."""
     store.put("there", b"x")
     proxy.inject(Fault(kind="COPY", action="answer", status=404, body=_error("NoSuchKey")))
     with pytest.raises(CommitError) as caught:
@@ -495,7 +499,7 @@ def test_no_such_key_of_a_copy_is_said_of_the_right_one(
     assert type(caught.value) is kind
 
 
-#: What an ingress says of a route that it does not know, whoever lives behind it.
+#: The response of an ingress to an unknown route.
 INGRESS = "404 page not found\n"
 
 
@@ -512,10 +516,8 @@ READS: dict[str, Callable[[S3Store], object]] = {
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_404_without_a_code_of_the_store_is_no_answer_to_a_read(
-    store: S3Store, proxy: Proxy, name: str
-) -> None:
-    """It is asked again; if there is no other answer, nothing is known, and nothing is "not found"."""
+def test_a_read_is_repeated_after_a_404_without_a_code(store: S3Store, proxy: Proxy, name: str) -> None:
+    """If no other response follows, the store is unavailable, and the object is not "not found"."""
     store.put("there", b"x")
     staged = store.stage("staged", b"y")
     expected = READS[name](store)
@@ -538,10 +540,8 @@ WRITES: dict[str, tuple[str, Callable[[S3Store, Any], object]]] = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_404_without_a_code_of_the_store_settles_no_write(
-    store: S3Store, proxy: Proxy, name: str
-) -> None:
-    """Neither "deleted" nor "no such upload" is true of a request that the store did not answer."""
+def test_a_write_is_unknown_after_a_404_without_a_code(store: S3Store, proxy: Proxy, name: str) -> None:
+    """It means neither "deleted" nor "no such upload", because the store did not send it."""
     store.put("there", b"x")
     staged = store.stage("staged", b"y")
     kind, write = WRITES[name]
@@ -552,8 +552,8 @@ def test_a_404_without_a_code_of_the_store_settles_no_write(
     assert [upload.path for upload in store.list_staged()] == ["staged"]
 
 
-def test_an_abort_is_done_when_the_store_says_so(store: S3Store, proxy: Proxy) -> None:
-    """A 404 of something else is not "it is gone already"."""
+def test_an_abort_is_repeated_after_a_404_without_a_code(store: S3Store, proxy: Proxy) -> None:
+    """Such a 404 does not mean that the upload is already removed."""
     staged = store.stage("staged", b"y")
     proxy.inject(_ingress("DELETE"))
     store.abort(staged)
@@ -561,8 +561,8 @@ def test_an_abort_is_done_when_the_store_says_so(store: S3Store, proxy: Proxy) -
     store.abort(staged)
 
 
-def test_a_head_with_404_is_settled_by_a_get(store: S3Store, proxy: Proxy) -> None:
-    """The answer to a HEAD has no body, so it does not tell who gave it; that to a GET does."""
+def test_a_head_with_404_is_confirmed_by_a_get(store: S3Store, proxy: Proxy) -> None:
+    """The response to a HEAD has no body that identifies the sender, and that to a GET has one."""
     store.put("there", b"x")
     store.put("empty", b"")
     for path in ("there", "empty"):
@@ -584,10 +584,10 @@ def test_a_head_with_404_is_settled_by_a_get(store: S3Store, proxy: Proxy) -> No
 
 
 @pytest.mark.parametrize("server", ["ministack", "seaweedfs", "juicefs"])
-def test_a_head_that_the_store_marks_as_its_own_costs_one_request(
+def test_a_head_with_a_request_id_costs_one_request(
     server: str, request: pytest.FixtureRequest, open_store: Opener
 ) -> None:
-    """By ``x-amz-request-id``, as S3 does and all of these servers."""
+    """S3 and all of these servers send ``x-amz-request-id``."""
     running: Servers = request.getfixturevalue(server)
     with Proxy(running.endpoint_url) as proxy:
         store = open_store(running, endpoint_url=proxy.endpoint_url)
@@ -595,8 +595,8 @@ def test_a_head_that_the_store_marks_as_its_own_costs_one_request(
         assert [seen.partition(" ")[0] for seen in proxy.requests()] == ["HEAD"]
 
 
-def test_a_bucket_elsewhere_is_a_wrong_setting(ministack: Ministack) -> None:
-    """The error names the region that the service named."""
+def test_a_bucket_in_another_region_is_a_configuration_error(ministack: Ministack) -> None:
+    """The error has the region in the response of the service."""
     session = AwsSession(AwsOptions(**ministack.options))  # type: ignore[arg-type]
     clock = ManualClock()
     client = AwsClient(session, "s3", ministack.endpoint_url, clock=clock)
@@ -610,7 +610,7 @@ def test_a_bucket_elsewhere_is_a_wrong_setting(ministack: Ministack) -> None:
 
 
 def test_more_than_a_thousand_objects_are_deleted(store: S3Store, proxy: Proxy) -> None:
-    """S3 takes a thousand in one request, so there are two."""
+    """S3 deletes at most a thousand in one request, so there are two."""
     store.put("a/1100", b"")
     proxy.requests()
     assert store.delete_many(f"a/{number}" for number in range(1101)) == {}
@@ -621,7 +621,7 @@ def test_more_than_a_thousand_objects_are_deleted(store: S3Store, proxy: Proxy) 
 def test_a_delete_that_failed_is_reported_with_its_path(
     ministack: Ministack, proxy: Proxy, open_store: Opener
 ) -> None:
-    """What the server could not delete is told, each with what is known of it."""
+    """Each object that the server could not delete has its own error."""
     rows = "".join(
         f"<Error><Key>p/{name}</Key><Code>{code}</Code><Message>why</Message></Error>"
         for name, code in (("a&amp;b", "AccessDenied"), ("c", "InternalError"))
@@ -645,17 +645,17 @@ def test_a_delete_that_failed_is_reported_with_its_path(
     ],
     ids=["lost", "odd", "shed"],
 )
-def test_a_bulk_that_failed_is_reported_for_each_path(
+def test_a_failed_bulk_deletion_is_reported_for_each_path(
     store: S3Store, proxy: Proxy, fault: Fault, kind: type[CommitError]
 ) -> None:
-    """When the request as a whole failed, any of its objects may still be there."""
+    """After a failure of the whole request, any of its objects may still exist."""
     proxy.inject(fault)
     failures = store.delete_many(["a", "b"])
     assert {path: type(error) for path, error in failures.items()} == {"a": kind, "b": kind}
 
 
-def test_servers_without_bulk_deletes_are_served(store: S3Store, proxy: Proxy) -> None:
-    """Where DeleteObjects is not implemented, objects are deleted one by one."""
+def test_servers_without_bulk_deletions_are_supported(store: S3Store, proxy: Proxy) -> None:
+    """Without DeleteObjects, objects are deleted one by one."""
     for path in ("yes", "no"):
         store.put(path, b"")
     proxy.inject(Fault(kind="POST", action="answer", status=501, body=_error("NotImplemented")))
@@ -677,10 +677,10 @@ def test_servers_without_bulk_deletes_are_served(store: S3Store, proxy: Proxy) -
         *((kind, size) for kind in (bytearray, memoryview, io.BytesIO) for size in (MIB, 5 * MIB + 1)),
     ],
 )
-def test_bodies_of_any_size_and_kind_are_stored_whole(
+def test_bodies_of_any_size_and_kind_are_stored_completely(
     store: S3Store, kind: Callable[[bytes], Any], size: int
 ) -> None:
-    """What is too large for one request is uploaded in parts, and comes back as it was."""
+    """A body that is too large for one request is uploaded in parts, and is read back unchanged."""
     body = bytes(range(253)) * (size // 253 + 1)
     body = body[:size]
     store.put("a", kind(body), metadata={"commitlog-nonce": "n"}, content_type="text/plain")
@@ -692,7 +692,7 @@ def test_bodies_of_any_size_and_kind_are_stored_whole(
 
 
 class _Dribble(io.RawIOBase):
-    """A file that gives a little at a time, as pipes do."""
+    """A file that returns few bytes at a time, like a pipe."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -707,14 +707,14 @@ class _Dribble(io.RawIOBase):
         return count
 
 
-def test_files_that_give_a_little_at_a_time_are_read_to_their_end(store: S3Store) -> None:
+def test_files_with_short_reads_are_read_to_their_end(store: S3Store) -> None:
     """A short read is not the end of a file."""
     store.put("a", _Dribble(6 * MIB))  # type: ignore[arg-type]
     assert store.head("a").size == 6 * MIB
 
 
-def test_a_large_put_carries_its_condition_and_fence(store: S3Store) -> None:
-    """They hold for the publishing; what is refused leaves no upload behind."""
+def test_a_large_put_has_its_condition_and_expiry(store: S3Store) -> None:
+    """They apply to the publishing. A refused put leaves no upload."""
     body, expiry = bytes(2 * MIB), RequestExpiry(int(time.time()), 60)
     etag = store.put("a", body, condition=IfAbsent(), expiry=expiry).etag
     with pytest.raises(AlreadyExists):
@@ -727,18 +727,18 @@ def test_a_large_put_carries_its_condition_and_fence(store: S3Store) -> None:
     assert not list(store.list_staged())
 
 
-def test_a_large_put_of_unknown_outcome_is_left_alone(store: S3Store, proxy: Proxy) -> None:
-    """Its upload may yet be published by the request that got no answer, so it is not aborted."""
+def test_a_large_put_with_an_unknown_outcome_keeps_its_upload(store: S3Store, proxy: Proxy) -> None:
+    """The request without a response may still publish the upload, so it is not aborted."""
     proxy.inject(Fault(kind="POST", path="uploadId", action="drop_request"))
     with pytest.raises(OutcomeUnknown):
         store.put("a", bytes(2 * MIB))
     assert [info.path for info in store.list_staged()] == ["a"]
 
 
-def test_no_more_parts_are_under_way_than_wanted(
+def test_the_number_of_parallel_parts_is_limited(
     ministack: Ministack, proxy: Proxy, open_store: Opener
 ) -> None:
-    """A writer waits for an early part before it takes in more than it is to hold."""
+    """A writer waits for an early part before it buffers more than its limit."""
     store = open_store(ministack, endpoint_url=proxy.endpoint_url, part_size=5 * MIB, parallel_parts=1)
     proxy.inject(Fault(kind="PUT", path="partNumber=1&", action="delay", seconds=0.3))
     with store.begin_stage("a") as writer:
@@ -749,7 +749,7 @@ def test_no_more_parts_are_under_way_than_wanted(
 
 
 def test_parts_are_repeated(store: S3Store, proxy: Proxy) -> None:
-    """Nobody sees a part, so one that failed is sent again."""
+    """A part is invisible to readers, so a failed one is sent again."""
     proxy.inject(Fault(kind="POST", path="uploads", action="drop_response"))
     proxy.inject(Fault(kind="PUT", path="partNumber=1&", action="answer", status=503))
     proxy.inject(Fault(kind="PUT", path="partNumber=2&", action="drop_response", times=2))
@@ -760,8 +760,8 @@ def test_parts_are_repeated(store: S3Store, proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("part", [1, 2, 3])
-def test_an_upload_whose_part_failed_is_dropped(store: S3Store, proxy: Proxy, part: int) -> None:
-    """The writer hears of it, at the latest when it finishes, and nothing stays behind."""
+def test_an_upload_with_a_failed_part_is_aborted(store: S3Store, proxy: Proxy, part: int) -> None:
+    """The writer gets the error, at the latest when it finishes, and no upload is left."""
     refusal = Fault(
         kind="PUT", path=f"partNumber={part}&", action="answer", status=403, body=_error("AccessDenied")
     )
@@ -771,8 +771,8 @@ def test_an_upload_whose_part_failed_is_dropped(store: S3Store, proxy: Proxy, pa
     assert not list(store.list_staged())
 
 
-def test_an_abort_that_fails_does_not_hide_why(store: S3Store, proxy: Proxy) -> None:
-    """The error that ended an upload is what the client hears of."""
+def test_a_failed_abort_does_not_hide_the_first_error(store: S3Store, proxy: Proxy) -> None:
+    """The client gets the error that ended the upload."""
     proxy.inject(Fault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
 
     def fail() -> None:
@@ -784,15 +784,15 @@ def test_an_abort_that_fails_does_not_hide_why(store: S3Store, proxy: Proxy) -> 
         fail()
 
 
-def test_an_abort_that_fails_by_itself_is_reported(store: S3Store, proxy: Proxy) -> None:
-    """Where nothing went wrong before, the client hears that an upload is left."""
+def test_a_failed_abort_without_another_error_is_reported(store: S3Store, proxy: Proxy) -> None:
+    """The client gets an error, because an upload is left."""
     proxy.inject(Fault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
     with pytest.raises(AccessDenied), store.begin_stage("a"):
         pass
 
 
-def test_an_abort_that_gets_no_answer_has_an_unknown_outcome(store: S3Store, proxy: Proxy) -> None:
-    """After the last try, an earlier one may have dropped the upload all the same."""
+def test_an_abort_without_a_response_has_an_unknown_outcome(store: S3Store, proxy: Proxy) -> None:
+    """An earlier attempt may have removed the upload."""
     staged = store.stage("a", b"x")
     proxy.inject(Fault(kind="DELETE", action="drop_response", times=3))
     with pytest.raises(OutcomeUnknown):
@@ -800,15 +800,15 @@ def test_an_abort_that_gets_no_answer_has_an_unknown_outcome(store: S3Store, pro
     assert not list(store.list_staged())
 
 
-def test_uploads_are_listed_page_by_page(store: S3Store, ministack: Ministack) -> None:
-    """However many there are, all are found."""
+def test_all_pages_of_uploads_are_listed(store: S3Store, ministack: Ministack) -> None:
+    """This holds for any number of uploads."""
     for number in range(1002):
         store.begin_stage(f"a/{number:04}")
     assert [info.path for info in store.list_staged("a/")] == [f"a/{n:04}" for n in range(1002)]
 
 
 @pytest.mark.parametrize("length", ["12, 12", "-1", "1_000", "twelve"])
-def test_a_length_that_is_none_is_no_answer(length: str) -> None:
-    """What stands between us and the store may garble headers; that is no fact about an object."""
+def test_an_invalid_length_is_unavailable(length: str) -> None:
+    """A proxy may corrupt headers, so they say nothing about the object."""
     with pytest.raises(Unavailable, match="length"):
         object_info("a", {"etag": "e", "content-length": length})

@@ -1,6 +1,7 @@
-"""Checkpoints of SQLite files are made by those who write, and by one at a time.
+"""Checkpoints of SQLite files: writers make them, one at a time.
 
-SQLite from 3.7.0 to 3.51.2 can corrupt a file if a commit falls into a checkpoint (the WAL-reset bug).
+SQLite from 3.7.0 to 3.51.2 can corrupt a file if a commit happens during a checkpoint (the WAL-reset
+bug).
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ def log_size(file: Path) -> int:
 
 
 def copied(file: Path) -> int:
-    """Return how many frames of the log SQLite takes for copied: in its index, behind two headers."""
-    # Another process reads it: to close it here would let go of the locks of this one.
+    """Return how many WAL frames count as copied: a field of the WAL index, after two headers."""
+    # Another process reads the file, because closing it in this process would release the locks.
     index = subprocess.run(["cat", f"{file}-shm"], capture_output=True, check=True).stdout
     return int.from_bytes(index[96:100], sys.byteorder)
 
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return all statements of all connections from here on, of those that begin, end or copy."""
+    """Return the BEGIN, COMMIT, ROLLBACK and checkpoint statements of all new connections."""
     seen: list[str] = []
     connect = sqlite3.connect
 
@@ -75,14 +76,14 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def a_table(directory: Path) -> tuple[Path, Callable[[int], object]]:
-    """Return the file of a table, and what writes to it."""
+    """Return the file of a table, and a function that writes to it."""
     file = directory / "names.db"
     table = opened(file)
     return file, lambda n: table.put({"path": str(n), "fill": "x" * 500})
 
 
 def a_store(directory: Path) -> tuple[Path, Callable[[int], object]]:
-    """Return the file of a local store's index, and what writes to it."""
+    """Return the file of a local store's index, and a function that writes to it."""
     store = LocalStore(directory, durable=False)
     store.put("a", b"")
     file = directory / ".commitlog" / "index.sqlite"
@@ -90,13 +91,13 @@ def a_store(directory: Path) -> tuple[Path, Callable[[int], object]]:
 
 
 @pytest.mark.parametrize("made", [a_table, a_store])
-def test_checkpoints_are_made_alone_and_often_enough(
+def test_checkpoints_hold_the_lock_and_keep_the_log_short(
     made: Callable[[Path], tuple[Path, Callable[[int], object]]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     statements: list[str],
 ) -> None:
-    """Each is made between BEGIN IMMEDIATE and ROLLBACK of a writer, and keeps the log short."""
+    """Each checkpoint is between BEGIN IMMEDIATE and ROLLBACK of a writer."""
     monkeypatch.setattr(locking, "_LARGE", SMALL)
     monkeypatch.setattr(locking, "_EVERY", 8)
     file, write = made(tmp_path)
@@ -116,7 +117,7 @@ def test_a_commit_makes_no_checkpoint(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However long the log is by then: SQLite makes one after a thousand pages if it is left to it."""
+    """By default, SQLite would make one after a thousand pages."""
     monkeypatch.setattr(locking, "_LARGE", 2**60)
     file, write = made(tmp_path)
     for n in range(5_000):
@@ -127,10 +128,10 @@ def test_a_commit_makes_no_checkpoint(
     assert copied(file) == 0
 
 
-def test_none_is_made_while_another_process_writes(
+def test_no_checkpoint_is_made_while_another_process_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statements: list[str]
 ) -> None:
-    """The writer waits for its turn first; if that does not come, nothing is copied."""
+    """The writer waits for the lock first. Without the lock, nothing is copied."""
     file = tmp_path / "names.db"
     monkeypatch.setattr(locking, "_LARGE", SMALL)
 
@@ -149,10 +150,10 @@ def test_none_is_made_while_another_process_writes(
         assert copies() == 1
 
 
-def test_a_reader_that_stays_does_not_make_each_write_try(
+def test_a_long_reader_does_not_cause_a_checkpoint_at_each_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statements: list[str]
 ) -> None:
-    """It keeps the log from being begun again; then a try is due when a quarter more is in it."""
+    """It prevents a restart of the log, so the next attempt comes when the log is a quarter longer."""
     monkeypatch.setattr(locking, "_LARGE", SMALL)
     monkeypatch.setattr(locking, "_EVERY", 10**9)
     file, write = a_table(tmp_path)
@@ -194,10 +195,10 @@ print(json.dumps(writes), flush=True)
 """
 
 
-def test_processes_that_are_stopped_anywhere_lose_nothing(tmp_path: Path) -> None:
-    """Processes that write and copy are stopped and continued at random, also within a checkpoint.
+def test_processes_that_are_stopped_at_random_lose_no_write(tmp_path: Path) -> None:
+    """Processes that write and copy are stopped and continued at random, also during a checkpoint.
 
-    Stopped within a checkpoint, it has the turn, and the others wait.
+    A process that is stopped during a checkpoint holds the lock, and the others wait.
     """
     file, rounds, chance = tmp_path / "names.db", 150, random.Random(7)
     opened(file).close()

@@ -1,4 +1,4 @@
-"""Tables in SQLite files: processes, forks, kills, expiry, and files that are none of ours."""
+"""Tables in SQLite files: processes, forks, kills, expiry, and foreign files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from commitlog.urls import parse_table_url
 HOUR = 3600
 SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl")
 
-#: What the programs below begin with: the table, whose URL is their first argument.
+#: The prelude of the programs below: it opens the table whose URL is their first argument.
 PRELUDE = """
     import json, os, sys, threading
     from commitlog.errors import *
@@ -73,7 +73,7 @@ def _run(url: str, program: str) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the table of the test is."""
+    """The path of the table."""
     return tmp_path / "table.db"
 
 
@@ -89,8 +89,8 @@ def table(path: Path) -> Iterator[SqliteTable]:
 # -- processes --------------------------------------------------------------------------------------
 
 
-def test_racing_processes(table: SqliteTable) -> None:
-    """Of four processes that create the same keys at once, one wins each of them."""
+def test_each_key_has_one_winner_of_racing_processes(table: SqliteTable) -> None:
+    """Four processes create the same keys at once."""
     racer = """
         wins = []
         table.check()
@@ -118,8 +118,8 @@ def test_racing_processes(table: SqliteTable) -> None:
     assert {item["path"]: item["owner"] for item in table.scan()} == owners
 
 
-def test_killed_writer(table: SqliteTable) -> None:
-    """A writer killed at any moment leaves a sound table with every write that it was told of."""
+def test_a_killed_writer_loses_no_acknowledged_write(table: SqliteTable) -> None:
+    """A writer that is killed at any time leaves an intact table with every acknowledged write."""
     writer = """
         for number in range(1_000_000):
             table.transact([Put(item(f"{number}-{side}", data=b"x" * 2000)) for side in "ab"])
@@ -132,7 +132,7 @@ def test_killed_writer(table: SqliteTable) -> None:
         acknowledged += [int(line) for line in process.stdout if line.endswith("\n")]
     stored = {str(item["path"]) for item in table.scan()}
     assert {f"{number}-{side}" for number in acknowledged for side in "ab"} <= stored
-    # The last one may be there without its acknowledgement, but not half of it.
+    # The last transaction may exist without its acknowledgement, but only as a whole.
     assert {name[:-1] + "a" for name in stored} == {
         name[:-1] + "a" for name in stored if name[-1] == "b"
     }
@@ -142,11 +142,11 @@ def test_killed_writer(table: SqliteTable) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_fork_with_open_connections(table: SqliteTable) -> None:
-    """A child that goes on with its parent's table loses nothing once all others have closed it.
+def test_a_forked_child_with_open_connections_loses_no_write(table: SqliteTable) -> None:
+    """A child that continues with its parent's table loses no write after all others have closed it.
 
-    Whoever closes last removes the log. Locks are not inherited: a child that took its parent's for
-    its own would go on writing to a log that is gone.
+    The last process that closes the file removes the WAL. Locks are not inherited, so a child that
+    relied on its parent's locks would write to a removed WAL.
     """
     table.close()
     _run(
@@ -175,13 +175,13 @@ def test_fork_with_open_connections(table: SqliteTable) -> None:
     assert {item["path"] for item in table.scan()} == {"parent", "child-1", "child-2", "other"}
 
 
-def test_fork_while_threads_write(table: SqliteTable) -> None:
-    """Forking while other threads write neither deadlocks nor loses a write."""
+def test_a_fork_while_threads_write_loses_no_write(table: SqliteTable) -> None:
+    """It does not deadlock either."""
     _run(
         table.url,
         """
         import warnings
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork in a process with threads
         def write(name):
             for number in range(30):
                 table.put(item(f"{name}-{number}"))
@@ -203,8 +203,8 @@ def test_fork_while_threads_write(table: SqliteTable) -> None:
     assert len(list(table.scan())) == 6 * 30
 
 
-def test_durability(path: Path, table: SqliteTable) -> None:
-    """Every commit is synced to the disk, log included."""
+def test_every_commit_is_synced(path: Path, table: SqliteTable) -> None:
+    """Connections use full synchronization with a WAL."""
     with closing(open_file(str(path), "rw", busy_timeout=1.0)) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -215,15 +215,15 @@ def test_durability(path: Path, table: SqliteTable) -> None:
 
 @pytest.fixture
 def other_writer(path: Path, table: SqliteTable) -> Iterator[sqlite3.Connection]:
-    """Somebody else who is in the middle of a write."""
+    """Another connection in the middle of a write."""
     table.put({"path": "a", "etag": "*"})
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield connection
 
 
-def test_busy_file(path: Path, other_writer: sqlite3.Connection) -> None:
-    """A write gives up when others write for too long; nothing happened, and later it works."""
+def test_a_write_to_a_busy_file_is_unavailable(path: Path, other_writer: sqlite3.Connection) -> None:
+    """After the timeout nothing has happened, and a later write succeeds."""
     with closing(_open(path, busy_timeout=0.05)) as table:
         with pytest.raises(Unavailable, match="busy with other writers; nothing was changed"):
             table.put({"path": "b", "etag": "*"})
@@ -232,8 +232,10 @@ def test_busy_file(path: Path, other_writer: sqlite3.Connection) -> None:
         table.put({"path": "b", "etag": "*"})
 
 
-def test_transaction_whose_turn_comes_late(path: Path, other_writer: sqlite3.Connection) -> None:
-    """After half a minute, by whichever clock, it is not done any more, though it could."""
+def test_a_transaction_that_gets_the_lock_late_is_not_executed(
+    path: Path, other_writer: sqlite3.Connection
+) -> None:
+    """After half a minute, by either clock, it raises an error although it has the lock."""
     asked = threading.Event()
 
     class Asked(ManualClock):
@@ -255,8 +257,8 @@ def test_transaction_whose_turn_comes_late(path: Path, other_writer: sqlite3.Con
         table.transact([Put({"path": "late", "etag": "*"})])
 
 
-def test_reading_beside_a_writer(table: SqliteTable, other_writer: sqlite3.Connection) -> None:
-    """Reads do not wait for a writer."""
+def test_reads_do_not_wait_for_a_writer(table: SqliteTable, other_writer: sqlite3.Connection) -> None:
+    """Gets, scans and queries succeed during a write."""
     assert table.get(Key("a", "*")) is not None
     assert len(list(table.scan())) == len(list(table.query("a"))) == 1
 
@@ -264,12 +266,12 @@ def test_reading_beside_a_writer(table: SqliteTable, other_writer: sqlite3.Conne
 # -- expiry -----------------------------------------------------------------------------------------
 
 
-def test_sweep(path: Path) -> None:
-    """A sweep removes what an earlier one found expired hours ago, however much it is."""
+def test_a_sweep_removes_items_found_expired_hours_ago(path: Path) -> None:
+    """It removes all items that an earlier sweep found expired."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
-        table.put({"path": "first", "etag": "*"})  # the sweep of this minute
+        table.put({"path": "first", "etag": "*"})  # with the sweep of this minute
         for i in range(150):
             table.put({"path": f"past-{i}", "etag": "*", "ttl": 1009})
         for name, ttl in (("now", 1010), ("future", 1011), ("far", 10**30), ("word", "1")):
@@ -286,8 +288,8 @@ def test_sweep(path: Path) -> None:
         assert table.sweep() == 0
 
 
-def test_what_is_written_again_expires_anew(path: Path) -> None:
-    """That an earlier item of its key was found expired does not matter."""
+def test_a_rewritten_item_has_its_own_expiry(path: Path) -> None:
+    """The expiry of an earlier item with its key does not matter."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
@@ -304,8 +306,8 @@ def test_what_is_written_again_expires_anew(path: Path) -> None:
         assert table.sweep() == 1
 
 
-def test_a_sweep_while_the_clock_is_ahead_keeps_nothing_for_ever(path: Path) -> None:
-    """What it found expired is removed hours after the next sweep with a clock that is right."""
+def test_items_expire_after_a_sweep_with_a_clock_that_is_ahead(path: Path) -> None:
+    """They are removed hours after the next sweep with a correct clock."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
@@ -318,8 +320,8 @@ def test_a_sweep_while_the_clock_is_ahead_keeps_nothing_for_ever(path: Path) -> 
         assert table.sweep() == 1
 
 
-def test_an_earlier_version_removes_what_was_found(path: Path) -> None:
-    """It removes all whose number is in the past, as it always did, and what expires later stays."""
+def test_an_earlier_version_removes_expired_items(path: Path) -> None:
+    """It removes all items whose number is in the past, and keeps the others."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
@@ -332,8 +334,8 @@ def test_an_earlier_version_removes_what_was_found(path: Path) -> None:
         assert [item["path"] for item in table.scan()] == ["b"]
 
 
-def test_sweeping_beside_writes(path: Path) -> None:
-    """Writes remove expired items in passing, a few at a time, and soon again while there are more."""
+def test_writes_remove_expired_items(path: Path) -> None:
+    """Each write removes a few, and the next one continues soon while there are more."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
@@ -350,8 +352,8 @@ def test_sweeping_beside_writes(path: Path) -> None:
         assert [write_after(seconds) for seconds in (0.5, 0.5)] == [50, 0]
 
 
-def test_expired_item_is_there_until_it_is_removed(path: Path) -> None:
-    """A put sees the expired item that it replaces: reads and conditions agree until the sweep."""
+def test_an_expired_item_exists_until_the_sweep(path: Path) -> None:
+    """Reads and conditions of writes see the expired item until it is removed."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
@@ -365,8 +367,8 @@ def test_expired_item_is_there_until_it_is_removed(path: Path) -> None:
 # -- files ------------------------------------------------------------------------------------------
 
 
-def test_odd_file_names(tmp_path: Path) -> None:
-    """Characters that mean something in a URL may be in the name of the file."""
+def test_file_names_may_have_special_characters(tmp_path: Path) -> None:
+    """Characters with a meaning in URLs may be in the name of the file."""
     path = tmp_path / "a b?c#d%41ü&e.db"
     with closing(_open(Path(quote(str(path))))) as table:
         table.create()
@@ -381,8 +383,8 @@ def _spoil(path: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-def test_missing_directory(tmp_path: Path) -> None:
-    """A table is not created in a directory that does not exist, and nor is the directory."""
+def test_a_missing_directory_is_not_created(tmp_path: Path) -> None:
+    """Creating a table in it is an error."""
     table = _open(tmp_path / "none" / "table.db")
     with pytest.raises(ConfigurationError, match=r"no directory .*/none: create it"):
         table.create()
@@ -392,14 +394,14 @@ def test_missing_directory(tmp_path: Path) -> None:
 
 
 def test_reading_creates_no_file(path: Path) -> None:
-    """Asking for a table that is not there leaves nothing behind."""
+    """Opening a missing table leaves no file."""
     with pytest.raises(TableNotFound):
         _open(path).get(Key("a", "*"))
     assert not path.exists()
 
 
-def test_empty_file(path: Path) -> None:
-    """A file without anything in it, as a creator that died leaves it, is no table yet."""
+def test_an_empty_file_is_not_a_table(path: Path) -> None:
+    """A creator that died may leave an empty file. The next creation succeeds."""
     path.touch()
     with closing(_open(path)) as table:
         with pytest.raises(TableNotFound):
@@ -409,8 +411,8 @@ def test_empty_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["create", "check", "describe"])
-def test_file_that_is_no_database(path: Path, method: str) -> None:
-    """A file of something else is named, and left as it is."""
+def test_a_file_that_is_not_a_database_is_refused(path: Path, method: str) -> None:
+    """The error names the file, which is unchanged."""
     path.write_text("precious " * 1000)
     with pytest.raises(CorruptRecord, match=r"no SQLite database.*left as it is"):
         getattr(_open(path), method)()
@@ -418,8 +420,8 @@ def test_file_that_is_no_database(path: Path, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["create", "check", "describe"])
-def test_database_of_another_application(path: Path, method: str) -> None:
-    """A database that others made is refused, and left as it is."""
+def test_the_database_of_another_application_is_refused(path: Path, method: str) -> None:
+    """It is unchanged."""
     _spoil(path, "CREATE TABLE precious (a)")
     with pytest.raises(WrongTableSchema, match="another application's"):
         getattr(_open(path), method)()
@@ -428,8 +430,8 @@ def test_database_of_another_application(path: Path, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["create", "check", "describe"])
-def test_newer_format(path: Path, table: SqliteTable, method: str) -> None:
-    """A table of a later release is refused with the advice to upgrade."""
+def test_a_table_of_a_newer_format_is_refused(path: Path, table: SqliteTable, method: str) -> None:
+    """The error asks for an upgrade."""
     table.close()
     _spoil(path, "UPDATE commitlog_table SET format = 2")
     with pytest.raises(FormatTooNew, match="upgrade"):
@@ -438,16 +440,16 @@ def test_newer_format(path: Path, table: SqliteTable, method: str) -> None:
         table.put({"path": "a", "etag": "*"})
 
 
-def test_lost_marker(path: Path, table: SqliteTable) -> None:
-    """A table whose version marker was removed is not taken for one of any format."""
+def test_a_table_without_its_marker_is_corrupt(path: Path, table: SqliteTable) -> None:
+    """Its format is unknown."""
     _spoil(path, "DELETE FROM commitlog_table")
     with pytest.raises(CorruptRecord, match="version marker"):
         table.check()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "1", '{"path": {"X": 1}}', '{"path": 1}'])
-def test_damaged_item(path: Path, table: SqliteTable, text: str) -> None:
-    """An item that cannot be read says so, and is neither dropped nor overwritten by a condition."""
+def test_a_damaged_item_is_corrupt(path: Path, table: SqliteTable, text: str) -> None:
+    """It is neither skipped in a scan nor overwritten by a conditional put."""
     table.put({"path": "a", "etag": "*"})
     _spoil(path, f"UPDATE items SET item = '{text}'")
     for call in (
@@ -462,10 +464,10 @@ def test_damaged_item(path: Path, table: SqliteTable, text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"path": {"S": "b"}}', '{"n": {"N": "1"}, "l": {"L": []}}']
 )
-def test_unreadable_item_is_scanned_over_and_removed_by_its_key(
+def test_an_unreadable_item_can_be_scanned_and_deleted_by_key(
     path: Path, table: SqliteTable, text: str
 ) -> None:
-    """A scan passes it on with what can be read of it; its neighbours are read all the same."""
+    """A scan reports it with its readable attributes, and returns the other items."""
     items = [{"path": name, "etag": "*"} for name in "abc"]
     for item in items:
         table.put(item)
@@ -489,10 +491,10 @@ def test_unreadable_item_is_scanned_over_and_removed_by_its_key(
     assert list(table.scan()) == items[1:]
 
 
-def test_read_only_file() -> None:
-    """A file that may be read only can be neither used nor created, and the message says why.
+def test_a_read_only_file_cannot_be_used() -> None:
+    """The error says that the file cannot be written.
 
-    That goes for readers, too, who would otherwise miss what a writer does beside them.
+    Readers get it as well, because they would otherwise miss the changes of a concurrent writer.
     """
     program = """
         import stat
@@ -515,7 +517,7 @@ def test_read_only_file() -> None:
             except AccessDenied as error:
                 print(error)
         """
-    # Where everybody may go: TMPDIR may be in a directory of root's own.
+    # In a directory that any user can enter: TMPDIR may be in a directory of root.
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         table = _open(Path(directory, "table.db"))
         table.create()
@@ -525,8 +527,8 @@ def test_read_only_file() -> None:
     assert all("can be written" in line for line in lines)
 
 
-def test_disk_that_is_full_is_named(table: SqliteTable, tmp_path: Path) -> None:
-    """The error tells what to look at first, and how much room there is."""
+def test_a_full_disk_is_reported(table: SqliteTable, tmp_path: Path) -> None:
+    """The error asks whether the disk is full, and has the number of free bytes."""
     path = str(tmp_path / "small.db")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA max_page_count = 2")
@@ -538,8 +540,8 @@ def test_disk_that_is_full_is_named(table: SqliteTable, tmp_path: Path) -> None:
             connection.execute("INSERT INTO t VALUES (zeroblob(100000))")
 
 
-def test_disk_that_fails(table: SqliteTable) -> None:
-    """A write that the disk refuses is not acknowledged, and the table goes on afterwards."""
+def test_a_write_that_the_disk_refuses_is_not_acknowledged(table: SqliteTable) -> None:
+    """The table can be used afterwards."""
     output = _run(
         table.url,
         """
