@@ -359,8 +359,7 @@ def test_a_directory_with_the_largest_attributes_can_be_renamed_and_deleted(lake
     assert not audit(lake)
 
 
-# -- concurrent changes and faults
-# -----------------------------------------------------------------------
+# -- concurrent changes and faults ---------------------------------------------------------------------
 
 
 def wired(*, stable_paths: bool = False) -> tuple[Namespace, InterceptedTable, Namespace]:

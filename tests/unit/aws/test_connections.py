@@ -315,8 +315,7 @@ def test_an_abandoned_request_closes_its_connection(
     assert server.closed.wait(60)
 
 
-# -- outcome after a failure
-# -----------------------------------------------------------------------------
+# -- outcome after a failure ---------------------------------------------------------------------------
 
 
 def test_a_refused_connection_is_unavailable(pool_to: Pools) -> None:
