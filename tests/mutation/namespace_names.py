@@ -147,7 +147,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         story="The file is deleted, and appears again when the network delivers A's request once more.",
     ),
     Mutant(
-        name="a refusal after a lost answer reported as a failure",
+        name="a refused change after a lost answer reported as a failure",
         where="namespace.md#atomicity",
         rule=(
             "the call raises `OutcomeUnknown` if another client changed the same records between two "
