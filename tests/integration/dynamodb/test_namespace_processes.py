@@ -61,8 +61,8 @@ class Worker:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        with self.process.stdout as told:
-            for line in told:
+        with self.process.stdout as lines:
+            for line in lines:
                 self.lines.append(line)
                 if len(self.lines) == self._until:
                     self.process.kill()
@@ -115,7 +115,7 @@ def test_the_judge_rejects_impossible_histories() -> None:
     assert explained([make, again], Model(), moved)
     assert not explained([make, again], Model(), Model({(): None, ("a",): None}))
     assert not explained([make, Call(["rename", "a", "b"], 0, 0.5, "done"), again], Model(), moved)
-    lost = Call(["rename", "b", "a"], 2, told="unknown")
+    lost = Call(["rename", "b", "a"], 2, outcome="unknown")
     assert explained([make, again, lost], Model(), moved)
     assert explained([make, again, lost], Model(), Model({(): None, ("a",): None}))
     early = Call(["rename", "a", "b"], -2, -1, "done")

@@ -259,7 +259,7 @@ def test_many_files_become_visible_at_once() -> None:
     done = run(driver, files, "one")
     assert done.entry.shards.now == 2
     # Names are not looked up one by one.
-    assert driver.lake.request_stats.operations["bulk_link"].gets < 300
+    assert driver.namespace.request_stats.operations["bulk_link"].gets < 300
     assert site.rows() == sorted(map(str, range(1300)))
     site.audit()
 
@@ -548,7 +548,7 @@ def test_an_attempt_is_refused_after_the_other_was_overwritten(modes: tuple[Mode
         publication.publish(attempt, files)
         if attempt.job_id == "x":
             later = publication.begin(mode="overwrite")
-            publication.publish(later, {"later": publication.lake._context.content.put(b"later")})
+            publication.publish(later, {"later": publication.namespace._context.content.put(b"later")})
 
     told: Outcomes = []
     for site in interleaved("x", "x", before="before", modes=modes, publish=publish, told=told):
@@ -590,7 +590,7 @@ def test_the_target_is_renamed_during_a_job() -> None:
 
     def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
         if attempt.job_id == "y":
-            publication.lake.rename("out", "elsewhere")
+            publication.namespace.rename("out", "elsewhere")
         else:
             publication.publish(attempt, files)
 
@@ -739,7 +739,7 @@ def test_the_table_is_unreachable_during_the_commit(done: bool) -> None:
     site = Site()
     driver = site.driver()
     attempt, files = driver.begin("x"), site.files("x")
-    rename = driver.lake.rename
+    rename = driver.namespace.rename
     heard: list[str] = []
 
     def hush(what: str, perform: Callable[[], object]) -> None:
@@ -752,7 +752,7 @@ def test_the_table_is_unreachable_during_the_commit(done: bool) -> None:
         with disturbing(driver, Disturbed(0, hush, lasting=True)):
             return rename(*args, **options)
 
-    driver.lake.rename = silent  # type: ignore[method-assign]
+    driver.namespace.rename = silent  # type: ignore[method-assign]
     told = outcome(lambda: driver.publish(attempt, files))
     assert told is (None if done else OutcomeUnknown)
     assert driver.abort(attempt, files) == (not done)
@@ -850,8 +850,8 @@ def test_an_abort_during_publishing_leaves_files_to_the_trash() -> None:
     def act(what: str, perform: Callable[[], object]) -> None:
         if what == "transact":
             other.wire.step = lambda _, perform: perform()
-            publication.lake.set_attributes(attempt.staging, attributes={JOB: "x"})
-            publication.lake.bulk_link(attempt.staging, files)
+            publication.namespace.set_attributes(attempt.staging, attributes={JOB: "x"})
+            publication.namespace.bulk_link(attempt.staging, files)
         perform()
 
     other.wire.step = act
@@ -870,11 +870,11 @@ def test_a_sweep_leaves_a_job_that_is_being_published() -> None:
     def act(what: str, perform: Callable[[], object]) -> None:
         if what == "transact":
             other.wire.step = lambda _, perform: perform()
-            publication.lake.set_attributes(attempt.staging, attributes={JOB: "x"})
+            publication.namespace.set_attributes(attempt.staging, attributes={JOB: "x"})
         perform()
 
     other.wire.step = act
-    assert abort_stale_attempts(other.lake, older_than=3600, clock=site.clock) == 0
+    assert abort_stale_attempts(other.namespace, older_than=3600, clock=site.clock) == 0
     publication.publish(attempt, files)
     assert site.rows() == rows_of("x")
 
@@ -986,12 +986,12 @@ def test_publishing_again_finds_a_renamed_directory(mode: Mode, monkeypatch: pyt
     assert site.rows("c/elsewhere") == rows_of("x")
 
     def look(id: str) -> str | None:
-        path = Namespace.path_of(driver.lake, id)
+        path = Namespace.path_of(driver.namespace, id)
         site.lake.rename("c", "d")
         return path
 
     with monkeypatch.context() as patched:
-        patched.setattr(driver.lake, "path_of", look)
+        patched.setattr(driver.namespace, "path_of", look)
         with pytest.raises(OutcomeUnknown, match="publish it again"):
             driver.publish(attempt, files)
     assert driver.publish(attempt, files).path == "d/elsewhere"

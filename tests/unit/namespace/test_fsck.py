@@ -131,7 +131,7 @@ def test_a_directory_in_a_cycle_has_no_path(at: World) -> None:
         at.lake.path_of(id)
     assert at.lake.path_of(entry(at, "d2").id) == "d2"
     lost = evolve(file, key=KEYS.entry(id, 0, "lost"))
-    claim = RestoreClaim(table=at.table, keys=KEYS, condition=Check(lost.key, Absent()))
+    claim = RestoreClaim(table=at.table, keys=KEYS, precondition=Check(lost.key, Absent()))
     told = RestoreWriter(table=at.table, store=at.store, keys=KEYS, claim=claim).describe(lost)
     assert told.path == "empty/below/lost"
 
