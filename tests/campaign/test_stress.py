@@ -108,6 +108,7 @@ def test_the_history_is_linearizable(world: World, request: pytest.FixtureReques
     check(run_stress(world.stress(request, seconds=5.0, seed=3, workers=5, interval=0.7, rate=0.03)))
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_the_history_is_linearizable_on_a_server_like_ceph(
     ministack: Ministack, request: pytest.FixtureRequest

@@ -203,7 +203,8 @@ def rivals(
         yield {name: Rival(driver, n, *held[n]) for n, name in enumerate(names)}
 
 
-@pytest.mark.parametrize("name", with_all_but(lambda name: "one job," not in name, RACES))
+@pytest.mark.all
+@pytest.mark.parametrize("name", RACES)
 def test_two_drivers_commit_at_once(spark: SparkSession, rivals: dict[str, Rival], name: str) -> None:
     """Two appends are both committed. Of two jobs with one id, or in mode error, one is committed."""
     race, rival = RACES[name], rivals[name]
