@@ -64,7 +64,7 @@ def check_linearizable(history: Iterable[Call], *, limit: int = _LIMIT) -> None:
         if not linearize(calls, limit=limit).complete:
             example = Counterexample.of(calls.calls, limit=limit)
             raise NotLinearizable(
-                f"no order of the calls on {key!r} explains what they returned; {example}",
+                f"no order of the calls on {key!r} explains their results; {example}",
                 key=key,
                 example=example,
             )

@@ -26,7 +26,7 @@ from commitlog.testing.proxy import Hazard, Proxy
 from commitlog.testing.stress import StressReport, StressSettings, run, run_stress
 from commitlog.testing.stress.__main__ import main
 from commitlog.testing.stress.fleet import Fleet
-from commitlog.testing.stress.plan import KEPT, OWN, REMOVABLE, hazards, signals, troubles
+from commitlog.testing.stress.plan import KEPT, OWN, REMOVABLE, hazards, interruptions, signals
 from commitlog.testing.stress.worker import Schedule, Task
 from commitlog.urls import Url, parse_store_url, parse_table_url
 from support.project import environment
@@ -354,18 +354,20 @@ LEASES = {"mode": "lease", "table": "dynamodb://abc?endpoint_url=http://localhos
 
 def test_a_seed_determines_the_plan() -> None:
     """The plan is ordered by time, and has kills and stops for every worker."""
-    found = troubles(run_of(seed=1), fenced=False)
-    assert troubles(run_of(seed=1), fenced=False) == found
-    assert troubles(run_of(seed=2), fenced=False) != found
-    assert [trouble.at for trouble in found] == sorted(trouble.at for trouble in found)
-    assert {trouble.worker for trouble in found} == {0, 1, 2}
+    found = interruptions(run_of(seed=1), fenced=False)
+    assert interruptions(run_of(seed=1), fenced=False) == found
+    assert interruptions(run_of(seed=2), fenced=False) != found
+    assert [interruption.at for interruption in found] == sorted(
+        interruption.at for interruption in found
+    )
+    assert {interruption.worker for interruption in found} == {0, 1, 2}
     assert 60 < len(found) < 120
-    assert 20 < sum(trouble.stop is None for trouble in found) < 60
+    assert 20 < sum(interruption.stop is None for interruption in found) < 60
 
 
 def test_a_stopped_worker_gets_no_signal_and_none_is_stopped_at_the_end() -> None:
     """Each stop has its planned duration, and all workers run during the last writes."""
-    found = troubles(run_of(seed=1), fenced=True)
+    found = interruptions(run_of(seed=1), fenced=True)
     stopped: set[int] = set()
     for at, worker, number in signals(found):
         assert 0 <= at <= 100.0
@@ -388,6 +390,6 @@ def test_unfenced_workers_are_stopped_only_briefly(
     settings: dict[str, Any], fenced: bool, long: set[int]
 ) -> None:
     """Only a worker whose late requests the store refuses may be stopped for longer than a lease."""
-    found = troubles(run_of(seed=1, **settings), fenced=fenced)
+    found = interruptions(run_of(seed=1, **settings), fenced=fenced)
     assert {t.worker for t in found if t.stop is not None and t.stop > TIMEOUT} == long
     assert all(t.stop is None or t.stop <= 1.0 or t.worker in long for t in found)

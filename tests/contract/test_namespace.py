@@ -213,8 +213,8 @@ def test_a_file_has_the_written_content_and_attributes(lake: Namespace, clock: M
 def test_a_status_can_be_pickled_and_copied(lake: Namespace) -> None:
     """The same holds for a page of a listing, including attributes."""
     lake.write("a", b"rows", attributes={"from": "here"})
-    for told in (lake.stat("a"), lake.list_page("")):
-        assert pickle.loads(pickle.dumps(told)) == copy.deepcopy(told) == told
+    for reported in (lake.stat("a"), lake.list_page("")):
+        assert pickle.loads(pickle.dumps(reported)) == copy.deepcopy(reported) == reported
 
 
 def test_content_may_be_empty_or_a_stream(lake: Namespace) -> None:
@@ -736,10 +736,10 @@ def test_a_directory_is_deleted_if_empty_or_recursively(
     assert names(lake) == []
     lake.make_directory("d")
     lake.delete("d")
-    told: list[object] = []
-    swept = lake.maintenance.empty_trash(told.append)
+    reported: list[object] = []
+    swept = lake.maintenance.empty_trash(reported.append)
     assert (swept.files, swept.directories) == (4, 6)
-    assert told[-1] == swept
+    assert reported[-1] == swept
     assert lake.maintenance.empty_trash().files == 0
     clock.advance(61)
     assert lake.maintenance.gc().bytes == 12

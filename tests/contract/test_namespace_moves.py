@@ -610,26 +610,26 @@ def test_a_replacement_is_serializable_with_other_operations(
     possible = []
     for one, other in ((replace, meanwhile), (meanwhile, replace)):
         _, _, lake = prepare()
-        told = [outcome(lambda: one(lake)), outcome(lambda: other(lake))]  # noqa: B023
-        possible.append((*(told if one is replace else reversed(told)), sorted(audit(lake))))
+        reported = [outcome(lambda: one(lake)), outcome(lambda: other(lake))]  # noqa: B023
+        possible.append((*(reported if one is replace else reversed(reported)), sorted(audit(lake))))
     seen = set()
     for number in range(7):
         first, wire, second = prepare()
-        told = []
+        reported = []
         requests = 0
 
         def step(what: str, perform: Callable[[], object]) -> None:
             nonlocal requests
             if requests == number:  # noqa: B023
-                told.append(outcome(lambda: meanwhile(second)))  # noqa: B023
+                reported.append(outcome(lambda: meanwhile(second)))  # noqa: B023
             requests += 1
             perform()
 
         wire.step = step
         mine = outcome(lambda: replace(first))  # noqa: B023
         wire.step = lambda what, perform: perform()
-        told = told or [outcome(lambda: meanwhile(second))]  # noqa: B023
-        found = (mine, *told, sorted(audit(second)))
+        reported = reported or [outcome(lambda: meanwhile(second))]  # noqa: B023
+        found = (mine, *reported, sorted(audit(second)))
         assert found in possible
         seen.add(number >= requests)
     assert seen == {False, True}

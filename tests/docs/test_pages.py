@@ -15,6 +15,7 @@ import pytest
 
 from commitlog import errors
 from commitlog.cli import main
+from commitlog.spark.committer.jobs import JobCommitter
 from support.markdown import FENCE, broken_links, without_code
 from support.project import ROOT
 
@@ -100,6 +101,15 @@ def test_variables_named_in_the_docs_exist() -> None:
     known = set(_variables(main))
     named = {name for page in PAGES for name in re.findall(r"(?<!_)COMMITLOG_[A-Z_]+", page.read_text())}
     assert named == known
+
+
+def test_the_page_on_s3a_has_the_error_for_other_file_systems() -> None:
+    """The text of the error on the page is that of the committer."""
+    text = " ".join((ROOT / "docs/spark-s3a.md").read_text().split())
+    request = {"path": "hdfs://namenode:8020/out", "options": {}, "replaced": [], "dynamic": False}
+    with pytest.raises(errors.NotSupported) as caught:
+        JobCommitter().begin(request)
+    assert f"commitlog.errors.NotSupported: {caught.value}" in text
 
 
 def test_operations_documents_every_error() -> None:

@@ -309,7 +309,9 @@ statuses = st.sampled_from(
         *("416 Range", "429 Slow", "500 Oh", "503 Busy", "600 Eh"),
     ]
 )
-answers = st.builds(lambda body, status, told: http(body, status, **told), bodies, statuses, headers)
+answers = st.builds(
+    lambda body, status, declared: http(body, status, **declared), bodies, statuses, headers
+)
 
 
 @fuzz(200, call=st.sampled_from(sorted(READS)), first=answers, second=answers)
@@ -402,7 +404,7 @@ def test_an_invalid_listing_is_unavailable(
 
 
 @pytest.mark.parametrize(
-    ("told", "body"),
+    ("declared", "body"),
     [
         ("bytes 0-2/7", b"abc"),
         ("bytes 1-2/7", b"bc"),
@@ -414,10 +416,10 @@ def test_an_invalid_listing_is_unavailable(
     ],
 )
 def test_another_range_than_the_requested_one_is_refused(
-    told: str, body: bytes, canned: Canned, store: S3Store
+    declared: str, body: bytes, canned: Canned, store: S3Store
 ) -> None:
     """Otherwise wrong or missing bytes would be returned as content."""
-    canned.give(http(body, "206 Partial Content", **{**HEADERS, "Content-Range": told}))
+    canned.give(http(body, "206 Partial Content", **{**HEADERS, "Content-Range": declared}))
     assert isinstance(outcome(lambda: store.get("a", start=1, end=4), Unavailable), Unavailable)
 
 

@@ -104,13 +104,17 @@ def check(kind: str, item: Item) -> None:
         return
     again = write(found)
     assert read(again) == found
-    told, wrote = fields_of(kind, item), fields_of(kind, again)
+    documented, wrote = fields_of(kind, item), fields_of(kind, again)
     if kind == "settings":  # some settings may be missing and have their defaults
         defaults = SourceMetadata(url="s3://lake", format="", settings=IngestSettings(source="s"))
         known = fields_of(kind, defaults.to_item())["settings"]
-        names = {**known["names"], **told["settings"].get("names", {})}
-        told = {**told, "settings": {**known, **told["settings"], "names": names}, "url": wrote["url"]}
-    assert says(told, wrote)
+        names = {**known["names"], **documented["settings"].get("names", {})}
+        documented = {
+            **documented,
+            "settings": {**known, **documented["settings"], "names": names},
+            "url": wrote["url"],
+        }
+    assert says(documented, wrote)
 
 
 def kind_of(item: Item) -> Any:

@@ -20,6 +20,7 @@ __all__ = [
     "in_sequence",
     "repeated",
     "seeded_backoff",
+    "start_lives",
 ]
 
 
@@ -71,6 +72,31 @@ def check_ended(nodes: Mapping[str, Node]) -> None:
     """Check that no program of a node still waits after the run has ended."""
     stuck = [name for name, node in nodes.items() if node.running]
     assert not stuck, f"the programs of {stuck} wait for nothing"
+
+
+def start_lives(
+    node: Node,
+    client: Callable[[], _Client],
+    program: Callable[[_Client], object],
+    *,
+    restart: Callable[[_Client], object] | None = None,
+    **options: float,
+) -> None:
+    """Start a program on a node. If the node crashes, start `restart`.
+
+    Args:
+        node: the node.
+        client: makes a client. Each life of the node has its own.
+        program: the program of the first life.
+        restart: the program of later lives, or None for no other life.
+        options: the times ``after`` and ``restart_after`` of `Node.start`.
+    """
+
+    def live(what: Callable[[_Client], object]) -> Callable[[], object]:
+        return lambda: what(client())
+
+    later = None if restart is None else live(restart)
+    node.start(live(program), restart=later, **options)
 
 
 def in_sequence(*programs: Callable[[_Client], object]) -> Callable[[_Client], object]:

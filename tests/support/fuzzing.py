@@ -187,8 +187,10 @@ def _read_request(connection: socket.socket) -> bool:
 
 def http(body: bytes = b"", status: object = "200 OK", **headers: object) -> bytes:
     """Return a response; names of headers have underscores for hyphens."""
-    told = {"content_length": len(body), **headers}
-    lines = [f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value is not None]
+    declared = {"content_length": len(body), **headers}
+    lines = [
+        f"{name.replace('_', '-')}: {value}" for name, value in declared.items() if value is not None
+    ]
     head = "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""])
     return head.encode("utf-8", errors="surrogatepass") + body
 

@@ -225,9 +225,9 @@ def test_other_urls_are_refused(url: str) -> None:
 def test_an_invalid_name_that_looks_like_a_url_is_not_in_the_error(url: str) -> None:
     """It may contain a secret."""
     for refused in (parse_url, lambda name: open_namespace(name, metadata="memory://")):
-        with pytest.raises(ConfigurationError) as told:
+        with pytest.raises(ConfigurationError) as reported:
             refused(url)
-        assert "SECRET" not in str(told.value)
+        assert "SECRET" not in str(reported.value)
 
 
 def test_the_path_of_a_url_is_not_decoded() -> None:

@@ -33,7 +33,16 @@ from commitlog.errors import ConfigurationError
 from commitlog.testing.proxy.faults import Action, Hazard
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
-__all__ = ["KEPT", "OWN", "REMOVABLE", "StressSettings", "Trouble", "hazards", "signals", "troubles"]
+__all__ = [
+    "KEPT",
+    "OWN",
+    "REMOVABLE",
+    "Interruption",
+    "StressSettings",
+    "hazards",
+    "interruptions",
+    "signals",
+]
 
 
 def _store_url(value: str | Url) -> Url:
@@ -187,14 +196,14 @@ def _losses(rate: float, kind: str, *, path: str = "") -> Iterator[Hazard]:
         yield Hazard(kinds=(kind,), action=action, rate=rate, path=path, seconds=_MOMENTS)
 
 
-#: The share of troubles that kill the worker.
+#: The share of interruptions that kill the worker.
 _DEATHS = 0.4
 #: The range, in seconds, of stops of a worker whose late requests the store does not refuse.
 _SHORT = (0.1, 1.0)
 
 
 @frozen(kw_only=True)
-class Trouble:
+class Interruption:
     """One kill or stop of a worker.
 
     Attributes:
@@ -208,17 +217,17 @@ class Trouble:
     stop: float | None
 
 
-def troubles(stress: StressSettings, *, fenced: bool) -> tuple[Trouble, ...]:
+def interruptions(stress: StressSettings, *, fenced: bool) -> tuple[Interruption, ...]:
     """Return the kills and stops of a run, drawn from its seed, in order of time.
 
     Half of the stops last longer than a lease where this is safe. It is safe if the store refuses the
     requests that the worker sends after the stop: because their signature has expired (`fenced`; foreign
     writers send no such signatures), or because their condition does not hold.
     """
-    return tuple(_troubles(stress, fenced or stress.mode == "native"))
+    return tuple(_interruptions(stress, fenced or stress.mode == "native"))
 
 
-def _troubles(stress: StressSettings, guarded: bool) -> Iterator[Trouble]:
+def _interruptions(stress: StressSettings, guarded: bool) -> Iterator[Interruption]:
     random = Random(f"{stress.seed} signals")
     long = (stress.timeout, 2 * stress.timeout)
     stopped_until = [0.0] * stress.workers
@@ -230,21 +239,21 @@ def _troubles(stress: StressSettings, guarded: bool) -> Iterator[Trouble]:
         if at < stopped_until[worker]:
             continue
         if dies:
-            yield Trouble(at=at, worker=worker, stop=None)
+            yield Interruption(at=at, worker=worker, stop=None)
             continue
         safe = guarded and not stress.is_foreign(worker)
         stop = min(random.uniform(*(span if safe else _SHORT)), stress.seconds - at)
         stopped_until[worker] = at + stop
-        yield Trouble(at=at, worker=worker, stop=stop)
+        yield Interruption(at=at, worker=worker, stop=stop)
 
 
-def signals(happening: Iterable[Trouble]) -> list[tuple[float, int, signal.Signals]]:
+def signals(happening: Iterable[Interruption]) -> list[tuple[float, int, signal.Signals]]:
     """Return the signals to send: the time, the worker and the signal, in order of time."""
     due = []
-    for trouble in happening:
-        if trouble.stop is None:
-            due.append((trouble.at, trouble.worker, signal.SIGKILL))
+    for interruption in happening:
+        if interruption.stop is None:
+            due.append((interruption.at, interruption.worker, signal.SIGKILL))
         else:
-            due.append((trouble.at, trouble.worker, signal.SIGSTOP))
-            due.append((trouble.at + trouble.stop, trouble.worker, signal.SIGCONT))
+            due.append((interruption.at, interruption.worker, signal.SIGSTOP))
+            due.append((interruption.at + interruption.stop, interruption.worker, signal.SIGCONT))
     return sorted(due)

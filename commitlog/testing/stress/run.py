@@ -41,11 +41,11 @@ from commitlog.testing.stress.plan import (
     KEPT,
     OWN,
     REMOVABLE,
+    Interruption,
     StressSettings,
-    Trouble,
     hazards,
+    interruptions,
     signals,
-    troubles,
 )
 from commitlog.testing.stress.worker import Schedule, Task
 from commitlog.urls import Url
@@ -63,7 +63,7 @@ class StressReport:
             delays.
         history: all calls of all workers, and the final reads of an auditor.
         strikes: how often each sort of fault struck.
-        troubles: which workers were killed and stopped, and when.
+        interruptions: which workers were killed and stopped, and when.
         finished: seconds from the last fault until every worker had written every path.
         violation: the part of the history that no order of the calls explains, or None.
         failures: workers that failed or did not finish, and objects with metadata and body of
@@ -74,7 +74,7 @@ class StressReport:
     fenced: bool
     history: History
     strikes: Counter[Strike]
-    troubles: tuple[Trouble, ...]
+    interruptions: tuple[Interruption, ...]
     finished: float
     violation: NotLinearizable | None
     failures: tuple[str, ...]
@@ -87,12 +87,14 @@ class StressReport:
     @property
     def kills(self) -> int:
         """The number of workers that were killed."""
-        return sum(trouble.stop is None for trouble in self.troubles)
+        return sum(interruption.stop is None for interruption in self.interruptions)
 
     @property
     def stops(self) -> tuple[float, ...]:
         """The length of each stop of a worker, in seconds."""
-        return tuple(trouble.stop for trouble in self.troubles if trouble.stop is not None)
+        return tuple(
+            interruption.stop for interruption in self.interruptions if interruption.stop is not None
+        )
 
     @property
     def refused(self) -> int:
@@ -182,7 +184,7 @@ class _Run:
         self._probe_report = probe_report
         self._directory = directory
         self._fenced = probe_report.proves(Kind.FENCE)
-        self._troubles = troubles(stress, fenced=self._fenced)
+        self._interruptions = interruptions(stress, fenced=self._fenced)
 
     def report(self) -> StressReport:
         stress = self._stress
@@ -199,7 +201,7 @@ class _Run:
             end = begin + stress.seconds
             deadline = end + stress.grace
             fleet.begin(Schedule(begin=begin, end=end, deadline=deadline))
-            for at, worker, number in signals(self._troubles):
+            for at, worker, number in signals(self._interruptions):
                 _sleep_until(begin + at)
                 fleet.signal(worker, number)
             _sleep_until(end)
@@ -219,7 +221,7 @@ class _Run:
             fenced=self._fenced,
             history=history,
             strikes=strikes,
-            troubles=self._troubles,
+            interruptions=self._interruptions,
             finished=finished,
             violation=violation,
             failures=(*fleet.failures, *torn),

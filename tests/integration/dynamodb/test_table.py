@@ -496,9 +496,9 @@ def test_unreadable_items_can_be_scanned_and_deleted_by_key(
     table.put({**ITEM, "path": "b"})
     foreign = {"path": {"S": "a"}, "etag": {"S": "*"}, "sizes": {"L": []}}
     setting.client.put_item(TableName=setting.name, Item=foreign)
-    told: list[UnreadableItem] = []
-    assert list(table.scan(unreadable=told.append)) == [{**ITEM, "path": "b"}]
-    assert [each.item for each in told] == [{"path": "a", "etag": "*"}]
+    reported: list[UnreadableItem] = []
+    assert list(table.scan(unreadable=reported.append)) == [{**ITEM, "path": "b"}]
+    assert [each.item for each in reported] == [{"path": "a", "etag": "*"}]
     for call in (lambda: list(table.scan()), lambda: list(table.query("a"))):
         with pytest.raises(CorruptRecord, match=r"'sizes' .* is L"):
             call()

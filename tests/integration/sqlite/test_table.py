@@ -480,9 +480,9 @@ def test_an_unreadable_item_can_be_scanned_and_deleted_by_key(
         assert [item for page in pages for item in page.items] == items[1:]
         assert [table.schema.key_of(each.item) for each in found] == [Key("a", "*")]
         assert [each.item.get("n") for each in found] == [1 if '"n"' in text else None]
-    told: list[UnreadableItem] = []
-    assert list(table.scan(unreadable=told.append)) == items[1:]
-    assert len(told) == 1 and "'a'" in told[0].reason
+    reported: list[UnreadableItem] = []
+    assert list(table.scan(unreadable=reported.append)) == items[1:]
+    assert len(reported) == 1 and "'a'" in reported[0].reason
     with pytest.raises(CorruptRecord):
         list(table.query("a"))
     with pytest.raises(CorruptRecord):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ from commitlog.testing.sim import (
 from commitlog.urls import parse_table_url
 from sim.leases.actions import Client, Program
 from sim.leases.judge import OrderedRecorder, Server, check_history, read_all
-from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff
+from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, start_lives
 from support.commit import proven
 
 __all__ = ["SMALL", "CommitWorld", "world_of"]
@@ -122,29 +123,9 @@ class CommitWorld:
         simulation.add_state(lambda: frozenset(self.objects.removed))
         simulation.add_sweeper(has_expired_items(self.items, clock), self.items.sweep)
 
-    def start(
-        self,
-        name: str,
-        program: Program,
-        *,
-        after: float = 0.0,
-        restart: Program | None = None,
-        restart_after: float = 1.0,
-    ) -> None:
-        """Start a program on the node of that name. If the node crashes, start `restart`.
-
-        Each life has its own client. Times are as for `Node.start`.
-        """
-
-        def live(what: Program) -> Callable[[], object]:
-            return lambda: what(self.client(name))
-
-        self.nodes[name].start(
-            live(program),
-            after=after,
-            restart=None if restart is None else live(restart),
-            restart_after=restart_after,
-        )
+    def start(self, name: str, program: Program, **options: Any) -> None:
+        """Start a program on the node of that name; for options see `sim.nodes.start_lives`."""
+        start_lives(self.nodes[name], partial(self.client, name), program, **options)
 
     def client(self, name: str) -> Client:
         """Return a new client of the node of that name."""

@@ -245,7 +245,7 @@ class NamespaceWorld(NamespaceJudge):
             raise
         finally:
             del self._running[node.name]
-        node.note(f"{do.name} is told {call.outcome}")
+        node.note(f"{do.name}: {call.outcome}")
         self.outcomes[f"{do.name}: {call.outcome}"] += 1
         self._judge_answer(call, value)
 

@@ -43,11 +43,11 @@ def test_each_outcome_is_reported(
     executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor, grouped: bool
 ) -> None:
     """The caller's thread receives each result or error, with its item."""
-    told: dict[int, int | Exception] = {}
+    reported: dict[int, int | Exception] = {}
 
     def settled(number: int, outcome: int | Exception) -> None:
         assert threading.current_thread() is threading.main_thread()
-        told[number] = outcome
+        reported[number] = outcome
 
     if grouped:
         work_in_groups(
@@ -62,10 +62,12 @@ def test_each_outcome_is_reported(
         )
     else:
         work(range(50), half, settled, executor=executor, ahead=AHEAD)
-    assert {number: told[number] for number in range(0, 50, 2)} == {
+    assert {number: reported[number] for number in range(0, 50, 2)} == {
         number: number // 2 * (10 if grouped else 1) for number in range(0, 50, 2)
     }
-    assert {str(told[number]) for number in range(1, 50, 2)} == {f"{n} is odd" for n in range(1, 50, 2)}
+    assert {str(reported[number]) for number in range(1, 50, 2)} == {
+        f"{n} is odd" for n in range(1, 50, 2)
+    }
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -134,12 +136,12 @@ def test_results_gather_while_a_group_is_joined(
                 assert later.acquire(timeout=30)
         return [number for number, _ in group]
 
-    told: list[int] = []
+    reported: list[int] = []
     work_in_groups(
         range(30),
         call,
         together,
-        lambda number, _: told.append(number),
+        lambda number, _: reported.append(number),
         executor=executor,
         joiner=joiner,
         ahead=AHEAD,
@@ -147,14 +149,14 @@ def test_results_gather_while_a_group_is_joined(
     )
     assert groups[0] == [0]
     assert max(map(len, groups)) == 2
-    assert sorted(told) == list(range(30))
+    assert sorted(reported) == list(range(30))
 
 
 def test_an_error_of_a_group_is_the_outcome_of_all_its_items(
     executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor
 ) -> None:
     """Each item of the group gets the error, and later groups are joined."""
-    told: dict[int, object] = {}
+    reported: dict[int, object] = {}
 
     def together(group: Sequence[tuple[int, int]]) -> list[int]:
         if any(number == 3 for number, _ in group):
@@ -165,14 +167,14 @@ def test_an_error_of_a_group_is_the_outcome_of_all_its_items(
         range(20),
         lambda n: n,
         together,
-        told.__setitem__,
+        reported.__setitem__,
         executor=executor,
         joiner=joiner,
         ahead=1,
         most=5,
     )
-    assert len(told) == 20
-    assert str(told[3]) == "no" and told[19] == 0
+    assert len(reported) == 20
+    assert str(reported[3]) == "no" and reported[19] == 0
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -235,10 +237,10 @@ def test_outcomes_come_in_the_order_of_the_items(executor: ThreadPoolExecutor) -
         assert last.wait(30)
         return half(number)
 
-    told = list(in_order(range(10), call, open_executor=lambda: nullcontext(executor), ahead=AHEAD))
-    assert [number for number, _ in told] == list(range(10))
-    assert [outcome for number, outcome in told if not number % 2] == [0, 1, 2, 3, 4]
-    assert all(isinstance(outcome, ValueError) for number, outcome in told if number % 2)
+    reported = list(in_order(range(10), call, open_executor=lambda: nullcontext(executor), ahead=AHEAD))
+    assert [number for number, _ in reported] == list(range(10))
+    assert [outcome for number, outcome in reported if not number % 2] == [0, 1, 2, 3, 4]
+    assert all(isinstance(outcome, ValueError) for number, outcome in reported if number % 2)
 
 
 def test_the_number_of_unconsumed_outcomes_is_bounded(executor: ThreadPoolExecutor) -> None:

@@ -20,11 +20,11 @@ def test_counters_describe_each_call() -> None:
     engine = Engine(store=store, table=table, settings=settings, clock=clock, splits=True)
     for path, body in {"a": b"12345", "b": b"1", "c": b"12"}.items():
         store.put(path, body)
-    told = []
+    reported = []
     for _ in range(3):
         engine.batch()
-        told.append(engine.source.counters())
-    first, second, idle = told
+        reported.append(engine.source.counters())
+    first, second, idle = reported
     assert (first.source, first.epoch, first.files, first.bytes) == ("s", 1, 2, 6)
     assert (first.epoch_files, first.epoch_bytes, first.epoch_slices) == (2, 6, 4)
     assert (first.listed, first.caught_up) == (2, False)

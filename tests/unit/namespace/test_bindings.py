@@ -267,11 +267,11 @@ def test_objects_with_paths_that_no_file_can_have(quick: Place, monkeypatch: pyt
     assert set(synced.unfit) == {
         *("raw/../", "raw/./", "raw//", "raw/d\x01", "raw/e\x02/", "raw/g//"),
     }
-    told = [*quick.lake.bindings.diff()]
-    assert {each.kind for each in told} == {"unknown"}
+    reported = [*quick.lake.bindings.diff()]
+    assert {each.kind for each in reported} == {"unknown"}
     odd = {path for path in ODD if path != "raw/g/i"}
-    assert {each.status.data.path for each in told if each.status.data} == odd
-    assert {each.status.path for each in told} == {path.replace("raw", "b", 1) for path in odd}
+    assert {each.status.data.path for each in reported if each.status.data} == odd
+    assert {each.status.path for each in reported} == {path.replace("raw", "b", 1) for path in odd}
     adopted = quick.lake.maintenance.import_objects("raw/", "all")
     assert {path for path, _ in adopted.refused} == odd
     assert adopted.files == 1

@@ -125,12 +125,12 @@ def at_each_request(
             perform()
 
         found.disturb(step)
-        told = outcome(lambda: disturbed(found))  # noqa: B023
+        reported = outcome(lambda: disturbed(found))  # noqa: B023
         found.disturb(lambda what, perform: perform())
         last = not done
         if last:
             meanwhile(found)
-        yield found, told
+        yield found, reported
         if last:
             return
         at += 1
@@ -191,10 +191,10 @@ def added(found: World) -> World:
 
 def test_two_concurrent_synchronisations() -> None:
     """Each object becomes one file, and nothing is done twice."""
-    for found, told in at_each_request(
+    for found, reported in at_each_request(
         world_with_changes, lambda all: all.first.bindings.sync(), lambda all: all.second.bindings.sync()
     ):
-        assert told is None
+        assert reported is None
         assert found.audit() == ["b", "b/a", "b/d", "b/d/x", "b/n", "b/n/y", "b/new"]
         assert found.second.read("b/a") == b"newer"
 
@@ -209,10 +209,10 @@ def test_a_deletion_during_a_synchronisation_lasts() -> None:
         all.second.delete("b/d", recursive=True)
         all.second.delete("b/n", recursive=True)
 
-    for found, told in at_each_request(
+    for found, reported in at_each_request(
         world_with_changes, lambda all: all.first.bindings.sync(), delete
     ):
-        assert told is None
+        assert reported is None
         assert found.see() == []
 
 
@@ -234,8 +234,8 @@ def test_a_deletion_during_a_read_lasts(max_age: float) -> None:
         for path in ("b/a", "b/c", "b/new", "b/d/x", "b/n/y"):
             all.second.delete(path)
 
-    for found, told in at_each_request(old, look, delete):
-        assert told is None
+    for found, reported in at_each_request(old, look, delete):
+        assert reported is None
         assert not found.first.exists("b/new")
         assert found.see() == ["d", "n"]
 
@@ -248,10 +248,10 @@ def test_a_rename_during_a_synchronisation_lasts() -> None:
         all.second.rename("b/a", "a")
         all.second.rename("b/d", "d")
 
-    for found, told in at_each_request(
+    for found, reported in at_each_request(
         world_with_changes, lambda all: all.first.bindings.sync(), rename
     ):
-        assert told is None
+        assert reported is None
         assert found.see() == ["n", "n/y", "new"]
         assert found.second.read("a") == b"newer"
         assert [each.path for each in found.second.walk("d")] == ["d/x"]
@@ -278,8 +278,8 @@ def test_a_file_overwritten_during_a_read_exists(look: str) -> None:
     def meanwhile(found: World) -> None:
         found.second.write("b/a", b"own")
 
-    for _, told in at_each_request(prepare, lambda all: LOOKS[look](all.first), meanwhile):
-        assert told is None
+    for _, reported in at_each_request(prepare, lambda all: LOOKS[look](all.first), meanwhile):
+        assert reported is None
 
 
 @pytest.mark.parametrize("look", ["stat", "overwrite", "delete"])
@@ -290,8 +290,8 @@ def test_an_overwritten_file_outlives_its_old_object(look: str) -> None:
         found.second.write("b/a", b"own")
         found.store.delete("raw/a")
 
-    for _, told in at_each_request(lambda: world(0), lambda all: LOOKS[look](all.first), meanwhile):
-        assert told is None
+    for _, reported in at_each_request(lambda: world(0), lambda all: LOOKS[look](all.first), meanwhile):
+        assert reported is None
 
 
 def test_the_directory_is_renamed_during_a_synchronisation() -> None:
@@ -316,8 +316,8 @@ def test_an_unbound_directory_gets_no_new_files(prepare: Callable[[], World]) ->
         all.second.bindings.unbind("b")
         had.append(all.audit())
 
-    for found, told in at_each_request(prepare, lambda all: all.first.bindings.sync(), unbind):
-        assert told is None
+    for found, reported in at_each_request(prepare, lambda all: all.first.bindings.sync(), unbind):
+        assert reported is None
         assert found.second.stat("b").binding is None
         assert found.audit() == had[-1]
 
@@ -353,8 +353,8 @@ def test_directories_added_during_unbind_are_unbound_too() -> None:
         all.second.bindings.sync()
         all.second.make_directory("b/made/below")
 
-    for found, told in at_each_request(world, lambda all: all.first.bindings.unbind("b"), come):
-        assert told is None
+    for found, reported in at_each_request(world, lambda all: all.first.bindings.unbind("b"), come):
+        assert reported is None
         assert bindings(found) == []
         found.audit()
 
@@ -366,8 +366,10 @@ def test_own_content_written_during_a_synchronisation_stays(name: str) -> None:
     def write(all: World) -> None:
         all.second.write(f"b/{name}", b"own")
 
-    for found, told in at_each_request(world_with_changes, lambda all: all.first.bindings.sync(), write):
-        assert told is None
+    for found, reported in at_each_request(
+        world_with_changes, lambda all: all.first.bindings.sync(), write
+    ):
+        assert reported is None
         assert found.second.exists("b/new")  # all other changes were made
         assert name == "c" or not found.second.exists("b/c")
         assert name == "a" or found.second.read("b/a") == b"newer"
@@ -389,12 +391,12 @@ def test_the_directory_is_deleted_during_a_synchronisation() -> None:
 
 def test_objects_added_during_a_synchronisation_are_found_later() -> None:
     """The directory does not claim to agree with a later state of the store than its listing had."""
-    for found, told in at_each_request(
+    for found, reported in at_each_request(
         world_with_changes,
         lambda all: all.first.bindings.sync(),
         lambda all: all.put("raw/late", "raw/late-d/z"),
     ):
-        assert told is None
+        assert reported is None
         assert {"a", "new"} <= {each.name for each in found.second.list("b")}
         assert found.see() == ["a", "d", "d/x", "late", "late-d", "late-d/z", "n", "n/y", "new"]
 
@@ -408,8 +410,10 @@ def test_an_object_flaps_during_two_synchronisations() -> None:
         all.second.bindings.sync()
         all.put("raw/new", body=b"again")
 
-    for found, told in at_each_request(world_with_changes, lambda all: all.first.bindings.sync(), flap):
-        assert told is None
+    for found, reported in at_each_request(
+        world_with_changes, lambda all: all.first.bindings.sync(), flap
+    ):
+        assert reported is None
         found.second.bindings.sync()
         assert found.second.read("b/new") == b"again" and found.second.read("b/a") == b"third"
 
@@ -427,8 +431,8 @@ def test_prune_keeps_the_tombstone_of_a_concurrent_deletion() -> None:
         all.second.delete("b/a")
         all.second.delete("b/d", recursive=True)
 
-    for found, told in at_each_request(prepare, lambda all: all.first.bindings.prune(), delete):
-        assert told is None
+    for found, reported in at_each_request(prepare, lambda all: all.first.bindings.prune(), delete):
+        assert reported is None
         assert found.see() == []
 
 
@@ -443,12 +447,12 @@ def test_prune_keeps_the_tombstones_of_a_newly_bound_directory() -> None:
         return found
 
     seen = set()
-    for found, told in at_each_request(
+    for found, reported in at_each_request(
         prepare,
         lambda all: all.first.bindings.prune(),
         lambda all: all.second.bindings.bind("raw/", "b"),
     ):
-        assert told is None
+        assert reported is None
         seen.add(tuple(found.see()))
     assert seen == {("a",), ("a", "c", "d", "d/x")}  # bound before they were removed, or after
 
@@ -467,8 +471,8 @@ def test_hidden_objects_stay_hidden_during_a_prune() -> None:
         all.second.bindings.bind("raw/", "b")
         shown.append(all.see())
 
-    for found, told in at_each_request(prepare, lambda all: all.first.bindings.prune(), bind):
-        assert told is None
+    for found, reported in at_each_request(prepare, lambda all: all.first.bindings.prune(), bind):
+        assert reported is None
         assert found.see() == shown[-1]
     assert ["a", "d", "d/x"] in shown
 
@@ -481,10 +485,10 @@ def test_prune_keeps_a_tombstone_behind_own_content() -> None:
         found.second.write("b/a", b"own")
         return found
 
-    for found, told in at_each_request(
+    for found, reported in at_each_request(
         prepare, lambda all: all.first.bindings.prune(), lambda all: all.second.delete("b/a")
     ):
-        assert told is None
+        assert reported is None
         assert found.see() == ["c", "d", "d/x"]
 
 
@@ -503,8 +507,8 @@ def test_prune_keeps_a_tombstone_that_replaced_another() -> None:
         all.second.bindings.sync()
         all.second.delete("b/c")
 
-    for found, told in at_each_request(prepare, lambda all: all.first.bindings.prune(), again):
-        assert told is None
+    for found, reported in at_each_request(prepare, lambda all: all.first.bindings.prune(), again):
+        assert reported is None
         assert found.see() == ["a", "d", "d/x"]
 
 
@@ -516,8 +520,8 @@ def test_a_new_directory_does_not_show_deleted_objects() -> None:
         all.second.bindings.sync()
         all.second.delete("b/m", recursive=True)
 
-    for found, told in at_each_request(world, lambda all: all.first.write("b/m/own", b""), delete):
-        assert told is None
+    for found, reported in at_each_request(world, lambda all: all.first.write("b/m/own", b""), delete):
+        assert reported is None
         assert "m/x" not in found.see()
 
 
@@ -551,8 +555,8 @@ def test_a_change_of_an_object_without_a_row_is_made_once(change: str, other: st
 
     expected = prepare()
     CHANGES[change](expected.second)
-    for found, told in at_each_request(prepare, lambda all: CHANGES[change](all.first), meanwhile):
-        assert told is None or other == "the same"
+    for found, reported in at_each_request(prepare, lambda all: CHANGES[change](all.first), meanwhile):
+        assert reported is None or other == "the same"
         assert found.see() == expected.see()
         assert found.second.exists("z") == expected.second.exists("z")
 

@@ -458,16 +458,16 @@ def interleaved(
     before: str | None = None,
     modes: tuple[Mode, Mode] = ("append", "append"),
     publish: Callable[[DirectoryCommitter, Attempt, Mapping[str, Data]], None] = plain,
-    told: Outcomes | None = None,
+    reported: Outcomes | None = None,
 ) -> Iterator[Site]:
     """Yield the site after two jobs, when one is published before each request of the other."""
-    told = [] if told is None else told
+    reported = [] if reported is None else reported
     for at in count():
         site = Site()
         if before is not None:
             first = site.driver()
             publish(first, first.begin(before), site.files(before))
-        if not _meet(site, at, (one, other), modes, publish, told):
+        if not _meet(site, at, (one, other), modes, publish, reported):
             site.audit()
             yield site
             return
@@ -481,7 +481,7 @@ def _meet(
     jobs: tuple[str, str],
     modes: tuple[Mode, Mode],
     publish: Callable[[DirectoryCommitter, Attempt, Mapping[str, Data]], None],
-    told: Outcomes,
+    reported: Outcomes,
 ) -> bool:
     """Publish a job before request `at` of another one, or after it; return whether it got there."""
     drivers = site.driver(), site.driver()
@@ -502,7 +502,7 @@ def _meet(
         found = outcome(lambda: publish(drivers[0], attempts[0], files[0]))
     if not disturbance.reached:
         other()
-    told.append((found, later[0]))
+    reported.append((found, later[0]))
     return disturbance.reached
 
 
@@ -520,22 +520,22 @@ def disturbing(publication: Driver, disturbance: Disturbed) -> Iterator[Disturbe
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_one_of_two_attempts_at_a_job_succeeds(before: str | None, mode: Mode) -> None:
     """Whichever request the second one precedes, the other attempt gets `JobAlreadyCommitted`."""
-    told: Outcomes = []
-    for site in interleaved("x", "x", before=before, modes=(mode, mode), told=told):
+    reported: Outcomes = []
+    for site in interleaved("x", "x", before=before, modes=(mode, mode), reported=reported):
         kept = [before] if before is not None and mode == "append" else []
         assert site.rows() == rows_of("x", *kept)
-        assert set(told[-1]) == {None, JobAlreadyCommitted}
+        assert set(reported[-1]) == {None, JobAlreadyCommitted}
         assert len(site.staged()) == 1
-    assert len(set(told)) == 2
+    assert len(set(reported)) == 2
 
 
 @pytest.mark.parametrize("modes", [("append", "overwrite"), ("overwrite", "append")])
 def test_two_attempts_in_different_modes_publish_a_job_once(modes: tuple[Mode, Mode]) -> None:
     """The rows of the job exist once; earlier rows may be replaced."""
-    told: Outcomes = []
-    for site in interleaved("x", "x", before="before", modes=modes, told=told):
+    reported: Outcomes = []
+    for site in interleaved("x", "x", before="before", modes=modes, reported=reported):
         assert site.rows() in (rows_of("x"), rows_of("x", "before"))
-        assert set(told[-1]) == {None, JobAlreadyCommitted}
+        assert set(reported[-1]) == {None, JobAlreadyCommitted}
 
 
 @pytest.mark.parametrize(
@@ -550,10 +550,10 @@ def test_an_attempt_is_refused_after_the_other_was_overwritten(modes: tuple[Mode
             later = publication.begin(mode="overwrite")
             publication.publish(later, {"later": publication.namespace._context.content.put(b"later")})
 
-    told: Outcomes = []
-    for site in interleaved("x", "x", before="before", modes=modes, publish=publish, told=told):
+    reported: Outcomes = []
+    for site in interleaved("x", "x", before="before", modes=modes, publish=publish, reported=reported):
         assert site.rows() == ["later"]
-        assert set(told[-1]) == {None, JobAlreadyCommitted}
+        assert set(reported[-1]) == {None, JobAlreadyCommitted}
 
 
 def test_two_jobs_add_to_one_directory() -> None:
@@ -565,11 +565,11 @@ def test_two_jobs_add_to_one_directory() -> None:
 
 def test_only_one_of_two_jobs_in_mode_error_is_published() -> None:
     """The other one gets `AlreadyExists`."""
-    told: Outcomes = []
-    for site in interleaved("x", "y", modes=("error", "error"), told=told):
+    reported: Outcomes = []
+    for site in interleaved("x", "y", modes=("error", "error"), reported=reported):
         assert site.rows() in (rows_of("x"), rows_of("y"))
-        assert set(told[-1]) == {None, AlreadyExists}
-    assert len(set(told)) == 2
+        assert set(reported[-1]) == {None, AlreadyExists}
+    assert len(set(reported)) == 2
 
 
 @pytest.mark.parametrize("modes", [("append", "overwrite"), ("overwrite", "append")])
@@ -753,8 +753,8 @@ def test_the_table_is_unreachable_during_the_commit(done: bool) -> None:
             return rename(*args, **options)
 
     driver.namespace.rename = silent  # type: ignore[method-assign]
-    told = outcome(lambda: driver.publish(attempt, files))
-    assert told is (None if done else OutcomeUnknown)
+    reported = outcome(lambda: driver.publish(attempt, files))
+    assert reported is (None if done else OutcomeUnknown)
     assert driver.abort(attempt, files) == (not done)
     assert site.rows() == (rows_of("x") if done else [])
     site.audit()
@@ -807,9 +807,9 @@ def test_a_job_is_published_or_aborted() -> None:
 
     mine: list[Attempt] = []
     aborted: list[bool] = []
-    told: Outcomes = []
-    for site in interleaved("x", "y", publish=publish, told=told):
-        assert told[-1] == (JobAborted if aborted[-1] else None, None)
+    reported: Outcomes = []
+    for site in interleaved("x", "y", publish=publish, reported=reported):
+        assert reported[-1] == (JobAborted if aborted[-1] else None, None)
         assert site.rows() == ([] if aborted[-1] else rows_of("x"))
     assert set(aborted) == {True, False}
 

@@ -159,10 +159,10 @@ def test_a_checkpoint_has_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(20):
         at.lake.write(f"d{number % 3}/{number}", b"1")
     at.clock.advance(SETTLE)
-    told: list[int] = []
+    reported: list[int] = []
     compactor = compactor_of(at, at.table, most=5)
-    done = compactor.compact(progress=lambda done: told.append(done.operations))
-    assert (done.operations, told) == (21, [5, 10, 15, 20, 21])
+    done = compactor.compact(progress=lambda done: reported.append(done.operations))
+    assert (done.operations, reported) == (21, [5, 10, 15, 20, 21])
     assert done.states == 26
     at.clock.advance(SETTLE)
     at.lake.write("f", b"1")
@@ -179,12 +179,12 @@ def test_the_number_of_held_states_is_bounded(at: World) -> None:
             {f"d{number}/{name}": stored(at.store, f"theirs/{number}{name}") for name in "abcd"}
         )
     at.clock.advance(SETTLE)
-    told: list[CompactionReport] = []
+    reported: list[CompactionReport] = []
     compactor = compactor_of(at, at.table, held=9)
-    done = compactor.compact(progress=told.append)
+    done = compactor.compact(progress=reported.append)
     assert (done.operations, done.states) == (7, 33)
-    assert [each.operations for each in told] == [2, 4, 6, 7]
-    assert told[-1].read == told[-1].written == 0
+    assert [each.operations for each in reported] == [2, 4, 6, 7]
+    assert reported[-1].read == reported[-1].written == 0
     assert not names(at, "decided")
     restored(at)
 
@@ -195,9 +195,9 @@ def test_compaction_reports_progress(at: World, monkeypatch: pytest.MonkeyPatch)
     for number in range(5):
         at.lake.write(f"f{number}", b"1")
     at.clock.advance(SETTLE)
-    told: list[CompactionReport] = []
-    done = at.lake.maintenance.compact_log(progress=told.append)
-    assert [(each.read, each.written) for each in told if not each.operations] == [
+    reported: list[CompactionReport] = []
+    done = at.lake.maintenance.compact_log(progress=reported.append)
+    assert [(each.read, each.written) for each in reported if not each.operations] == [
         (2, 0),
         (4, 0),
         (6, 0),

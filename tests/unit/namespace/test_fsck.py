@@ -132,8 +132,8 @@ def test_a_directory_in_a_cycle_has_no_path(at: World) -> None:
     assert at.lake.path_of(entry(at, "d2").id) == "d2"
     lost = evolve(file, key=KEYS.entry(id, 0, "lost"))
     claim = RestoreClaim(table=at.table, keys=KEYS, precondition=Check(lost.key, Absent()))
-    told = RestoreWriter(table=at.table, store=at.store, keys=KEYS, claim=claim).describe(lost)
-    assert told.path == "empty/below/lost"
+    reported = RestoreWriter(table=at.table, store=at.store, keys=KEYS, claim=claim).describe(lost)
+    assert reported.path == "empty/below/lost"
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -309,8 +309,8 @@ def test_objects_that_only_the_log_refers_to_are_no_orphans(at: World) -> None:
     assert nobodys == {"abc/abc" + 29 * "0", "abc/abc" + 29 * "1"}
     # As if it was found while it was an orphan: the table is not repaired yet.
     assert path is not None
-    [told] = [each for each in found.findings if each.object == "abc/abc" + 29 * "0"]
-    lost = evolve(told, object=path.path)
+    [reported] = [each for each in found.findings if each.object == "abc/abc" + 29 * "0"]
+    lost = evolve(reported, object=path.path)
     [done] = at.lake.maintenance.repair([lost], dry_run=False, only=["orphan-object"])
     assert done.outcome is Outcome.CHANGED
 

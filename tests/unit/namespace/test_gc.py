@@ -87,10 +87,10 @@ def test_many_objects_are_removed_with_few_requests(site: Site) -> None:
     """A request to the store removes a thousand objects, and a transaction a hundred records."""
     site.garbage(1050)
     before = site.lake.request_stats
-    told: list[GcReport] = []
-    collected = site.lake.maintenance.gc(told.append)
+    reported: list[GcReport] = []
+    collected = site.lake.maintenance.gc(reported.append)
     assert collected == GcReport(objects=1050, bytes=1050)
-    assert [each.objects for each in told] == [1000, 1050]
+    assert [each.objects for each in reported] == [1000, 1050]
     found = site.lake.request_stats.since(before).operations["gc"]
     # The store is verified before and after each request.
     assert found == RequestCounts(
@@ -106,9 +106,9 @@ def test_emptying_the_trash_reports_progress(site: Site) -> None:
     site.lake.make_directory("d")
     site.lake.bulk_link("d", files)
     site.lake.delete("d", recursive=True)
-    told: list[tuple[int, int]] = []
-    site.lake.maintenance.empty_trash(lambda done: told.append((done.files, done.directories)))
-    assert told == [(50, 0), (100, 0), (120, 0), (120, 1)]
+    reported: list[tuple[int, int]] = []
+    site.lake.maintenance.empty_trash(lambda done: reported.append((done.files, done.directories)))
+    assert reported == [(50, 0), (100, 0), (120, 0), (120, 1)]
 
 
 @pytest.mark.parametrize("performs", [True, False])
@@ -267,7 +267,7 @@ def test_removals_of_single_records_are_retried_too(site: Site, error: CommitErr
     site.table.delete = delete  # type: ignore[method-assign]
     site.wire.step = step
     collected = site.lake.maintenance.gc()
-    assert (collected.objects, [told for _, told in collected.failed]) == (2, [str(error)])
+    assert (collected.objects, [reported for _, reported in collected.failed]) == (2, [str(error)])
     refusing = False
     assert site.lake.maintenance.gc().objects == 1 and site.rows() == 0
 
@@ -306,7 +306,7 @@ def test_a_failed_listing_is_reported(site: Site) -> None:
 
     site.wire.step = step
     collected = site.lake.maintenance.gc()
-    assert [told for _, told in collected.failed] == ["throttled"]
+    assert [reported for _, reported in collected.failed] == ["throttled"]
     assert collected.objects + site.lake.maintenance.gc().objects == 3
     queries = 0
     assert site.lake.maintenance.empty_trash() == TrashReport(failed=(("trash", "throttled"),))
@@ -333,7 +333,7 @@ def test_a_throttled_table_does_not_stop_the_rest(site: Site) -> None:
     site.wire.step = step
     swept = site.lake.maintenance.empty_trash()
     assert (swept.files, swept.directories) == (2, 2)
-    assert [told for _, told in swept.failed] == ["throttled"] and swept.failed[0][0] not in ids
+    assert [reported for _, reported in swept.failed] == ["throttled"] and swept.failed[0][0] not in ids
     assert site.lake.maintenance.empty_trash() == TrashReport(files=1, directories=1)
     assert site.rows() == 3
 
@@ -427,9 +427,11 @@ def test_a_directory_that_cannot_be_removed_is_reported(site: Site) -> None:
         right(writes, token=token)
 
     site.table.transact = transact  # type: ignore[assignment,method-assign]
-    told: list[TrashReport] = []
-    swept = site.lake.maintenance.empty_trash(told.append)
-    assert (inner.id, "lost") in {failed for each in told for failed in each.failed} | {*swept.failed}
+    reported: list[TrashReport] = []
+    swept = site.lake.maintenance.empty_trash(reported.append)
+    assert (inner.id, "lost") in {failed for each in reported for failed in each.failed} | {
+        *swept.failed
+    }
     site.lake.maintenance.empty_trash()
     assert site.rows() == 0
     assert not [item for item in site.table.scan() if "/trash/" in str(item["place"])]

@@ -128,21 +128,21 @@ def test_objects_that_cannot_be_files_are_reported(
 def test_a_large_directory_takes_few_requests(place: Place) -> None:
     """99 files fit in one transaction; progress is reported, and an import can continue from there."""
     place.put(*(f"d/{number:04}" for number in range(250)))
-    told: list[ImportReport] = []
+    reported: list[ImportReport] = []
 
     class Stop(Exception):
         pass
 
     def stop(done: ImportReport) -> None:
-        told.append(done)
-        if len(told) == 3:  # the first covers the namespace's own objects
+        reported.append(done)
+        if len(reported) == 3:  # the first covers the namespace's own objects
             raise Stop
 
     place.wire.requests.clear()
     with pytest.raises(Stop):
         place.lake.maintenance.import_objects(progress=stop)
-    assert told[-1].last == "d/0197" and told[-1].files == 198
-    rest = place.lake.maintenance.import_objects(start_after=told[-1].last)
+    assert reported[-1].last == "d/0197" and reported[-1].files == 198
+    rest = place.lake.maintenance.import_objects(start_after=reported[-1].last)
     assert (rest.files, rest.known) == (52, 0)
     assert len(place.paths()) == 250
     # One transaction makes the directory.

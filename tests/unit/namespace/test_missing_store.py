@@ -427,10 +427,10 @@ def test_a_missing_bucket_removes_nothing(ministack: Ministack) -> None:
             with pytest.raises(StoreEmpty):
                 do()
         assert at.rows() == FILES
-        told: list[type[CommitError]] = []
+        reported: list[type[CommitError]] = []
         for path in ("told/a", "asked/a"):
             try:
                 at.lake.read(path)
             except CommitError as error:
-                told.append(type(error))
-        assert told == [ObjectChanged, NotFound]
+                reported.append(type(error))
+        assert reported == [ObjectChanged, NotFound]

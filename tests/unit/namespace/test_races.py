@@ -88,9 +88,9 @@ def at_each_request(
     """Yield the results of two operations: one runs before each request of the other, or after it."""
     at, more = 0, True
     while more:
-        clients, found, told, more = _at_request(at, prepare(), disturbed, meanwhile)
+        clients, found, reported, more = _at_request(at, prepare(), disturbed, meanwhile)
         at += 1
-        yield clients, found, told
+        yield clients, found, reported
 
 
 def _at_request(
@@ -99,22 +99,22 @@ def _at_request(
     disturbed: Callable[[Namespace], object],
     meanwhile: Callable[[Namespace], object],
 ) -> tuple[Pair, type[CommitError] | None, type[CommitError] | None, bool]:
-    told: list[type[CommitError] | None] = []
+    reported: list[type[CommitError] | None] = []
     requests = 0
 
     def step(what: str, perform: Callable[[], object]) -> None:
         nonlocal requests
         if requests == at:
-            told.append(outcome(lambda: meanwhile(clients.second)))
+            reported.append(outcome(lambda: meanwhile(clients.second)))
         requests += 1
         perform()
 
     clients.wire.step = step
     found = outcome(lambda: disturbed(clients.first))
-    more = bool(told)
-    if not told:
-        told.append(outcome(lambda: meanwhile(clients.second)))
-    return clients, found, told[0], more
+    more = bool(reported)
+    if not reported:
+        reported.append(outcome(lambda: meanwhile(clients.second)))
+    return clients, found, reported[0], more
 
 
 # -- directories moved below each other --------------------------------------------------------------

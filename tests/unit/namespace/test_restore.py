@@ -128,19 +128,19 @@ def test_a_restore_reports_progress(at: World) -> None:
     """Each report has more files, and the last one has all."""
     for number in range(50):
         at.lake.write(f"f{number:02}", b"1")
-    told: list[int] = []
-    at.restorer(at.lost()).restore(progress=lambda done: told.append(done.files))
-    assert told == sorted(told) and len(told) > 1 and told[-1] == 50
+    reported: list[int] = []
+    at.restorer(at.lost()).restore(progress=lambda done: reported.append(done.files))
+    assert reported == sorted(reported) and len(reported) > 1 and reported[-1] == 50
 
 
 def test_a_restore_reports_reading_and_removing(at: World) -> None:
     """Reading a long log takes minutes before the first record is written."""
     for number in range(120):
         at.lake.write(f"f{number:03}", b"1")
-    told: list[RestoreReport] = []
-    done = at.restorer(at.table).restore(replace=True, progress=told.append)
-    assert (told[0].operations, told[0].removed) == (100, 0)
-    assert [each.removed for each in told if not each.records][-1] == 123
+    reported: list[RestoreReport] = []
+    done = at.restorer(at.table).restore(replace=True, progress=reported.append)
+    assert (reported[0].operations, reported[0].removed) == (100, 0)
+    assert [each.removed for each in reported if not each.records][-1] == 123
     assert (done.operations, done.removed, done.files) == (121, 123, 120)
 
 
@@ -743,8 +743,8 @@ def test_the_entries_of_a_directory_prove_changes_of_it(at: World) -> None:
     table = at.lost()
     restorer = at.restorer(table)
     assert restorer.undecided() == ()
-    told = {str(each.body["what"]): each.decision for each in restorer.restore().decided}
-    assert told == {"make directories": Decision.COMMITTED, "create a file": Decision.ROLLED_BACK}
+    reported = {str(each.body["what"]): each.decision for each in restorer.restore().decided}
+    assert reported == {"make directories": Decision.COMMITTED, "create a file": Decision.ROLLED_BACK}
     assert at.entries(table) == at.entries(at.table)
 
 

@@ -318,7 +318,7 @@ class Running:
         faults: faults of its write requests, by number.
         disturbed: whether other clients changed something in between.
         took_effect: number of times that it did.
-        told: outcome for its caller: "done", "failed" or "unknown"; empty while it runs.
+        reported: outcome for its caller: "done", "failed" or "unknown"; empty while it runs.
     """
 
     operation: Operation
@@ -326,7 +326,7 @@ class Running:
     faults: dict[int, str] = field(factory=dict)
     disturbed: bool = False
     took_effect: int = 0
-    told: str = ""
+    reported: str = ""
 
 
 class Namespaces(RuleBasedStateMachine):
@@ -429,21 +429,21 @@ class Namespaces(RuleBasedStateMachine):
         try:
             running.operation.run(client.namespace)
         except Dies:
-            running.told = "unknown"
+            running.reported = "unknown"
             self.clients[number % len(self.clients)] = self._client()
             return None
         except OutcomeUnknown as error:
-            running.told = "unknown"
+            running.reported = "unknown"
             return type(error)
         except CommitError as error:
-            running.told = "failed"
+            running.reported = "failed"
             failed = error
         finally:
             client.wire.step = lambda what, perform: perform()
         if failed is not None:
             assert not running.took_effect, f"it failed with {failed!r}, but took effect"
             return type(failed)
-        running.told = "done"
+        running.reported = "done"
         if not isinstance(running.operation, (Quiet, Make, Rename, Replace)):
             assert running.took_effect == 1, "it was done, but took no effect"
         return None
@@ -486,7 +486,9 @@ class Namespaces(RuleBasedStateMachine):
             return
         running.took_effect += 1
         assert running.took_effect == 1, "it took effect twice"
-        assert running.told in ("", "unknown"), f"it was {running.told}, and took effect after that"
+        assert running.reported in ("", "unknown"), (
+            f"it was {running.reported}, and took effect after that"
+        )
         self.may_lose |= isinstance(operation, Remove) or getattr(operation, "overwrite", False)
         if self.stable or not (running.disturbed or late or self.fuzzy):
             operation.apply(self.model)  # must succeed

@@ -240,8 +240,8 @@ def test_racing_deciders_agree(log: OperationLog) -> None:
     with ThreadPoolExecutor(2) as pool:
         for _ in range(20):
             operation = log.begin({})
-            told = set(pool.map(lambda d, o=operation: log.decide(o, d), [COMMITTED, ROLLED_BACK]))
-            assert told == {log.decision(operation.id)}
+            reported = set(pool.map(lambda d, o=operation: log.decide(o, d), [COMMITTED, ROLLED_BACK]))
+            assert reported == {log.decision(operation.id)}
 
 
 def test_a_block_that_ends_after_a_rollback_by_recovery_fails(log: OperationLog) -> None:

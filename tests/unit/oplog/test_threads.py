@@ -147,11 +147,11 @@ def test_an_unreadable_entry_is_reported_in_its_turn(
     fifth = list(store.list("log/decided/"))[5].path
     store.put(fifth, b"damaged")
     several = threaded(store, clock)
-    told: list[int | CommitError] = []
-    for operation in several.history(unreadable=told.append):
-        told.append(operation.body["n"])
-    assert isinstance(told.pop(5), CorruptRecord)
-    assert told == [number for number in range(30) if number != 5]
+    reported: list[int | CommitError] = []
+    for operation in several.history(unreadable=reported.append):
+        reported.append(operation.body["n"])
+    assert isinstance(reported.pop(5), CorruptRecord)
+    assert reported == [number for number in range(30) if number != 5]
     history = several.history()
     assert numbers(itertools.islice(history, 5)) == list(range(5))
     with pytest.raises(CorruptRecord):

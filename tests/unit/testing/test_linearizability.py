@@ -286,7 +286,7 @@ def test_the_error_shows_calls_and_an_order() -> None:
     with pytest.raises(NotLinearizable) as raised:
         check_linearizable(calls)
     assert str(raised.value).splitlines() == [
-        "no order of the calls on 'k' explains what they returned; "
+        "no order of the calls on 'k' explains their results; "
         "2 of 5 calls prove it, whatever became of the others:",
         "  |---|          #1 A: remove 'a': done",
         "          |---|  #2 C: read: 'a'",
@@ -356,16 +356,16 @@ def test_the_error_survives_pickling() -> None:
 
 def explained(calls: Sequence[Call]) -> bool:
     """Try every order of the calls, with and without those whose outcome is unknown."""
-    told = [call for call in calls if call.outcome in (Outcome.DONE, REFUSED)]
+    certain = [call for call in calls if call.outcome in (Outcome.DONE, REFUSED)]
     maybe = [call for call in calls if call.outcome is UNKNOWN and call.action is not Action.READ]
-    return _goes_on(None, told, maybe)
+    return _goes_on(None, certain, maybe)
 
 
-def _goes_on(state: str | None, told: list[Call], maybe: list[Call]) -> bool:
-    if not told:
+def _goes_on(state: str | None, certain: list[Call], maybe: list[Call]) -> bool:
+    if not certain:
         return True
-    for call in [*told, *maybe]:
-        if any(other.returned < call.invoked for other in told):
+    for call in [*certain, *maybe]:
+        if any(other.returned < call.invoked for other in certain):
             continue
         if call.action is Action.READ:
             after = state if state == call.version else "impossible"
@@ -373,7 +373,7 @@ def _goes_on(state: str | None, told: list[Call], maybe: list[Call]) -> bool:
             after = state if state != call.expected else "impossible"
         else:
             after = call.version if state == call.expected else "impossible"
-        rest = [other for other in told if other is not call], [o for o in maybe if o is not call]
+        rest = [other for other in certain if other is not call], [o for o in maybe if o is not call]
         if after != "impossible" and _goes_on(after, *rest):
             return True
     return False

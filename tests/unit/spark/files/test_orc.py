@@ -89,13 +89,13 @@ def test_local_times_are_timestamps_only_with_a_time_zone() -> None:
     local = ORC.infer(source)
     assert local == pa.schema([("t", kind), ("l", pa.list_(pa.field("element", kind)))])
     assert rows(source, Columns(schema=local)) == [{"t": moment, "l": [moment]}]
-    told = OrcInput({"timeZone": "Europe/Berlin"})
-    schema = told.infer(source)
+    configured = OrcInput({"timeZone": "Europe/Berlin"})
+    schema = configured.infer(source)
     assert schema.field("t").type == pa.timestamp("us", tz="UTC")
     with pytest.raises(InputUnreadable, match="bears no zone"):
         rows(source, Columns(schema=schema))
     instant = dt.datetime(2020, 7, 1, 10, 0, 0, 5, tzinfo=dt.UTC)
-    assert rows(source, Columns(schema=schema), told) == [{"t": instant, "l": [instant]}]
+    assert rows(source, Columns(schema=schema), configured) == [{"t": instant, "l": [instant]}]
     with pytest.raises(ConfigurationError, match="timeZone"):
         OrcInput({"timeZone": "Mars"})
 

@@ -177,13 +177,13 @@ def test_a_format_and_a_state_on_s3_are_required() -> None:
 
 def test_options_are_documented() -> None:
     """The documentation names every option; those of stores and tables are with outputs."""
-    told = (ROOT / "docs" / "ingest.md").read_text()
+    documented = (ROOT / "docs" / "ingest.md").read_text()
     reach = set(connection_names("state")) - {"path", "state"}
     names = {
         *ingest_options._OWN,
         *(name for kind in INPUT_FORMATS.values() for name in kind.options),
     } - reach
-    assert [name for name in sorted(names) if f"`{name}`" not in told] == []
+    assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
 
 
 def test_secrets_are_not_shown() -> None:

@@ -80,10 +80,10 @@ def test_the_environment_of_the_caller_gives_options(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("COMMITLOG_METADATA", raising=False)
     assert with_environment({"jobId": "j"}) == {"jobId": "j"}
     monkeypatch.setenv("COMMITLOG_METADATA", "dynamodb://names?region=x-1&secret_access_key=s")
-    told = with_environment({"jobId": "j"})
+    reported = with_environment({"jobId": "j"})
     secret = {"metadata.secretAccessKey": "s"}
-    assert told == {"jobId": "j", "metadata": "dynamodb://names?region=x-1", **secret}
-    names = NamespaceLocation.parse({"path": URL, **secret, "metadata": told["metadata"]}).metadata
+    assert reported == {"jobId": "j", "metadata": "dynamodb://names?region=x-1", **secret}
+    names = NamespaceLocation.parse({"path": URL, **secret, "metadata": reported["metadata"]}).metadata
     assert names is not None and names.options == {"region": "x-1", "secret_access_key": "s"}
     assert with_environment({"Metadata": "sqlite:///n"}) == {"Metadata": "sqlite:///n"}
 
@@ -228,13 +228,13 @@ def test_a_job_is_checked_again_at_its_commit(
     """Of two drivers with one job, the later one publishes nothing."""
     late = site.writer(**options)
     site.writer(jobId="one").commit([site.task(1)])
-    told = [site.task(2)]
+    reported = [site.task(2)]
     if error is None:
-        late.commit(told)
+        late.commit(reported)
     else:
         with pytest.raises(error):
-            late.commit(told)
-        late.abort([*told, None])
+            late.commit(reported)
+        late.abort([*reported, None])
     assert site.names() == ["part-1.parquet"]
     assert list(site.lake.list(".staging")) == []
 
@@ -242,11 +242,13 @@ def test_a_job_is_checked_again_at_its_commit(
 def test_an_abort_after_the_commit_changes_nothing(site: Site) -> None:
     """Spark calls abort after a commit that raised, even if the job is committed."""
     writer: CommitlogWriter = site.writer()
-    told = [site.task(1), site.task(2)]
-    writer.commit(told)
-    writer.abort(told)
+    reported = [site.task(1), site.task(2)]
+    writer.commit(reported)
+    writer.abort(reported)
     assert site.names() == ["part-1.parquet", "part-2.parquet"]
-    assert list(site.source().reader(ID).read(InputPartition(None))) == []
+    reader = site.source().reader(ID)
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    assert pa.Table.from_batches(batches).to_pydict() == {"id": [1, 2]}
 
 
 def test_a_stream_writes_and_does_not_read(site: Site) -> None:

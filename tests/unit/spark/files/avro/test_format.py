@@ -96,13 +96,13 @@ def test_each_codec_is_read(codec: str) -> None:
 def test_codecs_that_fastavro_lacks_are_read(codec: bytes, pack: Any) -> None:
     """These are Snappy, the default of many writers, with its checksum; and Zstandard."""
     data = b"".join(_long(n) + b"\x00" for n in range(100))
-    told = b'{"type":"record","name":"r","fields":[{"name":"a","type":"long"},' + (
+    header = b'{"type":"record","name":"r","fields":[{"name":"a","type":"long"},' + (
         b'{"name":"b","type":["null","string"]}]}'
     )
     sync = b"0123456789abcdef"
     packed = pack(data)
     file = b"Obj\x01" + _long(2) + _text(b"avro.codec") + _text(codec)
-    file += _text(b"avro.schema") + _text(told) + _long(0) + sync
+    file += _text(b"avro.schema") + _text(header) + _long(0) + sync
     file += _long(100) + _long(len(packed)) + packed + sync
     wanted = [{"a": n, "b": None} for n in range(100)]
     assert read(pinned(file), Columns(schema=SCHEMA)) == wanted
@@ -221,12 +221,12 @@ def test_a_truncated_file_is_unreadable(cut: int) -> None:
     whole = stored(SIMPLE, ROWS[:300]).get("in/a.avro").data
     source = pinned(whole[:cut])
     got: list[Any] = []
-    told = False
+    refused = False
     try:
         got.extend(AVRO.decode(source, slices(source.file)[0], Columns(schema=SCHEMA)))
     except InputUnreadable:
-        told = True
-    assert told or whole[:cut].endswith(whole[-16:])
+        refused = True
+    assert refused or whole[:cut].endswith(whole[-16:])
     rows = [row for part in got for row in part.batch.to_pylist()]
     assert rows == ROWS[: len(rows)]
 
@@ -248,10 +248,10 @@ def test_rows_before_damage_are_read() -> None:
 
 def made(schema: Any, *blocks: tuple[int, bytes], codec: bytes = b"null") -> Pinned:
     """Return a file with these blocks."""
-    told = json.dumps(schema).encode()
+    header = json.dumps(schema).encode()
     sync = b"0123456789abcdef"
     file = b"Obj\x01" + _long(2) + _text(b"avro.codec") + _text(codec)
-    file += _text(b"avro.schema") + _text(told) + _long(0) + sync
+    file += _text(b"avro.schema") + _text(header) + _long(0) + sync
     return pinned(file + b"".join(_long(n) + _long(len(data)) + data + sync for n, data in blocks))
 
 
