@@ -184,6 +184,15 @@ class ConditionalStore:
         """The known results about the conditions that the store enforces; keep and reuse it."""
         return self._evidence.report
 
+    def probe(self) -> None:
+        """Probe now what the first `put_if_absent` and `put_if_match` would probe.
+
+        Call it in another thread, so that those calls do not wait. It does nothing if the results are
+        known. Raises what the probe raises, and `NotSupported` as those calls would.
+        """
+        for condition in (IfAbsent(), IfMatch('""')):
+            self._strategy.choose(Operation.PUT, condition)
+
     def save_probe_report(self, probe_report: ProbeReport) -> None:
         """Keep `probe_report` in the table for all clients of the table, in place of earlier results.
 

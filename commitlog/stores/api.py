@@ -231,7 +231,8 @@ class Staged:
         path: the path of the published object.
         upload_id: the store's name for it.
         size: bytes.
-        nonce: the nonce in the metadata of the published object.
+        nonce: the nonce in the metadata of the published object; "" if another program wrote the
+            upload, under a name that no other upload has.
         parts: data that the store needs again for publishing (S3: the etag of each part).
     """
 

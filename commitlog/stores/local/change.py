@@ -75,14 +75,19 @@ class Change:
             self._leave(old)
 
     def adopt(self, parts: tuple[str, ...], record: Upload) -> os.stat_result:
-        """Turn a file into a staged body, and return its status."""
+        """Turn a file into a staged body, unless it is one already; return its status."""
         self._check_nested(parts)
         file = self.base.staged_file(record.upload_id)
-        with self.base.tree.directory(parts[:-1]) as parent:
-            if parent is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
-            os.rename(parts[-1], file, src_dir_fd=parent)
-        self.transaction.stage(record)
+        try:
+            with self.base.tree.directory(parts[:-1]) as parent:
+                if parent is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
+                os.rename(parts[-1], file, src_dir_fd=parent)
+        except FileNotFoundError:
+            if not os.path.lexists(file):
+                raise
+        if self.transaction.upload(record.upload_id) is None:
+            self.transaction.stage(record)
         return os.lstat(file)
 
     def remove(self, parts: tuple[str, ...], condition: IfMatch | None) -> None:

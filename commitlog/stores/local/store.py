@@ -7,6 +7,8 @@ private directory in `local_base`, the way down to a file in `local_tree`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import secrets
@@ -355,26 +357,32 @@ class LocalStore(ObjectStore):
         record = Upload(upload_id, "/".join(base.above + parts), self._clock.epoch())
         return LocalWriter(base, record, path, Row(secrets.token_hex(16), kept))
 
-    def adopt(self, files: Mapping[str, str]) -> tuple[Staged, ...]:
+    def adopt(self, files: Mapping[str, str], *, key: str) -> tuple[Staged, ...]:
         """Turn finished files of another program below the root into staged uploads.
 
-        No byte is copied: a file loses its old name, and waits to be published under the new one.
+        No byte is copied: a file loses its old name, and waits to be published under the new one. A
+        repeated call returns the same uploads, until one of them is published or aborted; also after a
+        crash in the middle of the first call, unless `list_staged` has removed what that left.
 
         Args:
             files: for the path of each file, the path at which it is to appear. No process may write to
                 the file any more.
+            key: a unique name of the adoption, the same in a repeated call.
 
         Returns the uploads, in the order of `files`; durable, if the store is.
 
         Raises:
-            NotFound: one of them is not a file. Nothing happened.
+            NotFound: one of them is neither a file nor an upload of the same adoption. Nothing happened.
             InvalidPath: a path is invalid, leads through a symbolic link, or is on another file system.
                 As after any other error, files may have been dropped or may be staged.
         """
         parts = {_split(source): _split(target) for source, target in files.items()}
         base = self._base()
-        for source in parts:
-            self._sync_file(base, source)
+        ids = {
+            source: _adoption(key, base.above + source, base.above + parts[source]) for source in parts
+        }
+        for source, (upload_id, _) in ids.items():
+            self._sync_file(base, source, or_else=base.staged_file(upload_id))
         rest = iter(parts.items())
         staged: list[Staged] = []
         while batch := tuple(islice(rest, _BATCH)):
@@ -382,7 +390,7 @@ class LocalStore(ObjectStore):
             with explained("adoption"), base.index.recording() as transaction:
                 change = Change(base, transaction)
                 for source, target in batch:
-                    upload_id, nonce = secrets.token_hex(16), secrets.token_hex(16)
+                    upload_id, nonce = ids[source]
                     record = Upload(upload_id, "/".join(base.above + target), self._clock.epoch())
                     found = change.adopt(base.above + source, record)
                     transaction.record(found, Row(secrets.token_hex(16), {NONCE: nonce}))
@@ -554,11 +562,14 @@ class LocalStore(ObjectStore):
         tidy(base, change.left, upload_id)
         return PutResult(path=path, etag=row.token)
 
-    def _sync_file(self, base: Base, parts: tuple[str, ...]) -> None:
+    def _sync_file(self, base: Base, parts: tuple[str, ...], *, or_else: str) -> None:
+        """Make a file durable; do nothing if it is missing, and `or_else` is there."""
         path = "/".join(parts)
         with explained(repr(path)):
             fd = base.tree.open_file(base.above + parts)
             if fd is None:
+                if os.path.lexists(or_else):
+                    return
                 raise self._not_found(path)
             try:
                 if self._durable:
@@ -591,6 +602,13 @@ def _split(path: str) -> tuple[str, ...]:
         if len(part.encode()) > _NAME_MAX:
             raise InvalidPath(f"path {path!r}: a file's name has at most {_NAME_MAX} bytes of UTF-8")
     return parts
+
+
+def _adoption(key: str, source: tuple[str, ...], target: tuple[str, ...]) -> tuple[str, str]:
+    """Return the upload id and the nonce of an adopted file, the same ones for the same arguments."""
+    text = json.dumps([key, source, target])
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return digest[:32], digest[32:]
 
 
 def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:

@@ -23,6 +23,7 @@ from commitlog.errors import (
     CorruptRecord,
     FormatTooNew,
     InvalidPath,
+    NotSupported,
     OutcomeUnknown,
     Unavailable,
 )
@@ -76,6 +77,20 @@ def test_the_first_finding_serves_all_clients_of_a_table(client: Client) -> None
     second.put_if_absent("b", b"2")
     assert _requests(second) == 1
     assert second.probe_report.rows == first.probe_report.rows
+
+
+def test_a_store_is_probed_ahead_of_its_first_writes(client: Client) -> None:
+    """After `probe`, conditional puts send their own requests only; without conditions, it raises."""
+    early = client(None)
+    early.probe()
+    before = _requests(early)
+    assert before > 50
+    written = early.put_if_absent("a", b"1")
+    early.put_if_match("a", b"2", etag=written.etag)
+    early.probe()
+    assert _requests(early) == before + 2
+    with pytest.raises(NotSupported, match="there is no table to keep leases in"):
+        client(None, place="ignorant/", ignores=True).probe()
 
 
 def test_other_buckets_are_probed_separately(client: Client) -> None:
