@@ -38,16 +38,21 @@ def _split(name: str) -> tuple[object, str]:
 
 _DEFAULTS: Mapping[str, int] = MappingProxyType({name: getattr(*_split(name)) for name in _SIZES})
 
-#: The sizes of a world of outputs, where they are not those of production.
-LIMITS: Mapping[str, Mapping[str, int]] = {
-    "outputs-records-staged": {"commitlog.commit.conditional.STAGE_ABOVE": 200},
-    "outputs-lists": {
+_SHORT_LISTS: Mapping[str, int] = MappingProxyType(
+    {
         "commitlog.outputs.pending.INLINE_FILES": 1,
         "commitlog.outputs.log.INLINE_FILES": 1,
         "commitlog.outputs.checkpoints.INTERVAL": 2,
         "commitlog.outputs.output.INTERVAL": 2,
         "commitlog.outputs.state.REMEMBERED": 2,
-    },
+    }
+)
+
+#: The sizes of a world of outputs, where they are not those of production.
+LIMITS: Mapping[str, Mapping[str, int]] = {
+    "outputs-records-staged": {"commitlog.commit.conditional.STAGE_ABOVE": 200},
+    "outputs-lists": _SHORT_LISTS,
+    "outputs-s3a-lists": _SHORT_LISTS,
 }
 
 
@@ -67,6 +72,8 @@ _OUTPUTS: Mapping[str, World] = {
     "outputs-leases": outputs.seeded_world(leases=True),
     "outputs-records-staged": outputs.seeded_world(staged=True),
     "outputs-lists": outputs.seeded_world(remembered=2),
+    "outputs-s3a": outputs.seeded_world(s3a=True),
+    "outputs-s3a-lists": outputs.seeded_world(s3a=True, remembered=2),
 }
 
 WORLDS: Mapping[str, World] = {

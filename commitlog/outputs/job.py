@@ -14,6 +14,7 @@ from commitlog.stores.api import Staged
 
 __all__ = [
     "HIDDEN",
+    "MAGIC",
     "NAMING",
     "Batch",
     "Job",
@@ -38,6 +39,9 @@ Visibility: TypeAlias = Literal["listed", "logged"]
 
 #: The directory of the files that only the log of an output shows.
 HIDDEN = "_commitlog/data"
+
+#: First characters of the directories in which Hadoop's S3A keeps records of uploads (CommitConstants).
+MAGIC = "__magic"
 
 #: Smallest and largest value of a column, and the number of nulls.
 Stats: TypeAlias = tuple[object, object, int | None]

@@ -44,7 +44,7 @@ from commitlog.outputs.foreign import ForeignFile, lies_in
 from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility, attempt_of
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.publishing import ALIVE, Publisher
+from commitlog.outputs.publishing import ALIVE, Cleanup, Publisher
 from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import PreviewLog, PreviewPublisher, collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
@@ -304,8 +304,8 @@ class Output:
             AlreadyExists: the mode is ``error``, and other data came first. Nothing was added.
             Conflict: another job has changed the schema of the output, or replaced a file that this job
                 is to replace. Nothing was added.
-            OutcomeUnknown: the commit record may or may not have been written. Call `abort`, which finds
-                out and cleans up only if it was not written, or leave it to `recover`.
+            OutcomeUnknown: the commit record may or may not have been written. Call `resolve`, or leave
+                it to `recover`.
             PublishIncomplete: the job **is** committed, but some files could not be published for now.
 
         After any other error nothing was added either. Uploads stay staged after errors: `abort` drops
@@ -330,14 +330,7 @@ class Output:
             raise _other_files(job)
         self._publisher.publish(record, pending)
         self._publisher.replace(record)
-        # The job is committed and visible; anyone can do the remaining work, so its failure is no error.
-        try:
-            self._publisher.forget(record.attempt)
-            self._publisher.roll_forward(done=record)
-            self._publisher.drop(self._publisher.uploads(job.attempt))
-            self._checkpoint(record.version)
-        except CommitError as error:
-            _log.warning("job %r is committed, but tidying up after it failed: %s", job.job_id, error)
+        self._finish(record)
         return record
 
     def abort(self, job: Job, files: Iterable[StagedFile] = ()) -> CommitRecord | None:
@@ -364,6 +357,29 @@ class Output:
         self._publisher.drop(self._publisher.uploads(job.attempt))
         self._publisher.clear(job.attempt)
         return None
+
+    def resolve(self, job: Job, files: Iterable[StagedFile] = ()) -> CommitRecord | None:
+        """Settle a `commit` with an unknown outcome: complete the job, or exclude it permanently.
+
+        Call it after `OutcomeUnknown`, or if another process died while it called `commit`. It needs no
+        list of files, and any number of processes may call it.
+
+        Args:
+            job: as `begin` returned it.
+            files: the staged files that are known; a listing finds the others.
+
+        Returns the commit record, or None if the attempt is excluded; see `abort`. If it is committed,
+        all of its files are visible now, and those that it replaced are gone.
+
+        Raises `PublishIncomplete` as `commit` does. After any other error the outcome is as unknown as
+        before: call it again, or leave the job to `recover`.
+        """
+        record = self.abort(job, files)
+        if record is not None:
+            self._publisher.complete(record, Cleanup(strict=False))
+            self._publisher.replace(record)
+            self._finish(record)
+        return record
 
     def drop(self, job: Job, files: Iterable[StagedFile]) -> None:
         """Drop staged files of `job` that will not be committed, such as those of a failed task."""
@@ -559,6 +575,16 @@ class Output:
                 raise ConfigurationError(f"two files have the path {path!r}: number them apart")
             seen.add(path)
         return relative
+
+    def _finish(self, record: CommitRecord) -> None:
+        """Do the work that is left once `record` is visible; its failure is no error of the job."""
+        try:
+            self._publisher.forget(record.attempt)
+            self._publisher.roll_forward(done=record)
+            self._publisher.drop(self._publisher.uploads(record.attempt))
+            self._checkpoint(record.version)
+        except CommitError as error:
+            _log.warning("job %r is committed, but tidying up after it failed: %s", record.job_id, error)
 
     def _to_remove(self, job: Job, files: Iterable[StagedFile]) -> Iterator[ForeignFile]:
         """Yield the foreign files that the mode of `job` replaces."""

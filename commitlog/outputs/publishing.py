@@ -2,7 +2,8 @@
 
 Everything here is idempotent, and any number of processes may do it at once: the job's own driver, the
 next one, a reader or a recovery. This is safe because an upload's name belongs to one attempt, a
-published file is recognized by its nonce, and these two statements always hold:
+published file is recognized by its nonce (without one, by its size), and these two statements always
+hold:
 
 * The pending entry of a committed attempt is removed only after all of its files were seen published,
   and the files that it replaced removed. So without a pending entry no work is left.
@@ -39,7 +40,7 @@ from commitlog.errors import (
 from commitlog.oplog.codec import decode, encode
 from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.foreign import ForeignFile, data_files, parents_of, roots_of
-from commitlog.outputs.job import HIDDEN, attempt_of
+from commitlog.outputs.job import HIDDEN, MAGIC, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.records import CommitRecord, DataFile, Success
@@ -332,8 +333,12 @@ class Publisher:
         return {name: last for name, last in found.items() if attempt_of(name) == name}
 
     def hidden(self) -> Iterator[ObjectInfo]:
-        """Yield the files that only the log shows, and those that it does not show either."""
-        return self._store.list(self.place(join(HIDDEN, "")))
+        """Yield the files that only the log shows, and those that it does not show either.
+
+        The latter include the records of S3A, which name uploads of tasks.
+        """
+        yield from self._store.list(self.place(join(HIDDEN, "")))
+        yield from self._store.list(self.place(MAGIC))
 
     def lists(self, attempt: str = "") -> list[ObjectInfo]:
         """Return the lists of files that are objects of their own, or those of one attempt alone."""
@@ -399,7 +404,7 @@ class Publisher:
 
         def look(file: DataFile) -> None:
             try:
-                seen = self._store.head(self.place(file.path)).nonce == file.nonce
+                seen = _is_same(self._store.head(self.place(file.path)), file)
             except NotFound:
                 seen = False
             if not seen:
@@ -419,7 +424,7 @@ class Publisher:
             try:
                 self._store.publish(staged)
             except NotFound:
-                if self._store.head(staged.path).nonce != staged.nonce:
+                if not _is_same(self._store.head(staged.path), staged):
                     raise
 
         self._persist(once)
@@ -508,6 +513,14 @@ class Cleanup:
         self.done = False
         _log.warning("all files are visible, but the work after that failed: %s", error)
         return True
+
+
+def _is_same(info: ObjectInfo, file: DataFile | Staged) -> bool:
+    """Return whether `info` is the published object of `file`.
+
+    A file without a nonce is known by its name: only one upload has ever had it.
+    """
+    return info.nonce == file.nonce if file.nonce else info.size == file.size
 
 
 def _incomplete(

@@ -65,7 +65,8 @@ class DataFile:
     Attributes:
         path: path relative to the output.
         size: bytes.
-        nonce: the nonce in its metadata, which identifies it.
+        nonce: the nonce in its metadata, which identifies it; "" if another program wrote the upload,
+            under a name that no other upload has.
         rows: number of rows, if its writer gave it.
         partition: values of the partition columns; None for null.
         stats: as in `StagedFile`.

@@ -169,6 +169,8 @@ def collect(
     clock: Clock,
 ) -> GcReport:
     """Collect the garbage of one output; see `Output.gc`. Arguments as for `recover`."""
+    # Computed first: an attempt that is alive and that the recovery does not see begins later.
+    dead_before = pending.now(clock) - older_than
     recovery = recover(log, pending, publisher, older_than=older_than, tag=tag, clock=clock)
     deadline = pending.now(clock) - older_than
     state = log.state()
@@ -194,7 +196,9 @@ def collect(
         attempt
         for attempt, infos in hidden.items()
         if stray[attempt]
-        and max(alive.get(attempt, 0.0), *(info.last_modified for info in infos)) <= deadline
+        # The files of an attempt may be older than its last upload.
+        and attempt not in recovery.live
+        and max(alive.get(attempt, 0.0), *(info.last_modified for info in infos)) <= dead_before
     }
     unknown = sorted(attempt for attempt in dead if state.committed(attempt) is None)
     fenced = log.abort_undecided(dict.fromkeys(unknown), after=state.version)

@@ -6,7 +6,19 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import writing
-from sim.outputs.actions import compact, drive, gc, lose_uploads, read, recover, stage_late, write_again
+from sim.nodes import in_sequence
+from sim.outputs.actions import (
+    commit_by_next_agent,
+    compact,
+    damage_lost_files,
+    drive,
+    gc,
+    lose_uploads,
+    read,
+    recover,
+    stage_late,
+    write_again,
+)
 
 __all__ = ["OUTPUT_COMMITS"]
 
@@ -153,7 +165,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Publisher._publish.once",
-                "if self._store.head(staged.path).nonce != staged.nonce:\n    raise",
+                "if not _is_same(self._store.head(staged.path), staged):\n    raise",
                 "raise",
             )
         ),
@@ -315,6 +327,122 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         story=(
             "A could not complete its upload, and a lifecycle rule has removed it. B's job replaces "
             "all files, but readers of the log stay at the versions before A's."
+        ),
+    ),
+    Mutant(
+        name="an upload without a nonce known by its nonce only",
+        where="outputs.md#state-after-a-crash",
+        rule="an object with the name and size of an upload of S3A is the published file",
+        edit=Edit(
+            (
+                "outputs:_is_same",
+                "return info.nonce == file.nonce if file.nonce else info.size == file.size",
+                "return info.nonce == file.nonce",
+            )
+        ),
+        setting=writing(
+            {"A": drive("j"), "R": recover()}, Fault.LOST_RESPONSE, s3a=True, after={"R": 5}
+        ),
+        caught="but 1 of its 1 files are lost",
+        story="A's file is visible, and only the answer was lost. A reports the file as lost.",
+    ),
+    Mutant(
+        name="an object of another size taken for an upload without a nonce",
+        where="outputs.md#state-after-a-crash",
+        rule="an object with the name and *size* of an upload of S3A is the published file",
+        edit=Edit(
+            ("outputs:_is_same", "if file.nonce else info.size == file.size", "if file.nonce else True")
+        ),
+        setting=writing(
+            {
+                "A": drive("j"),
+                "L": lose_uploads(),
+                "D": damage_lost_files(),
+                "R": recover(),
+                "B": drive("k", mode="overwrite"),
+            },
+            s3a=True,
+            denied={"A": ("publish",)},
+            after={"L": 1, "D": 2, "R": 3, "B": 4},
+        ),
+        caught="was deleted before all files were visible",
+        story=(
+            "A could not complete its upload, and a lifecycle rule has removed it. Someone has put an "
+            "empty object in its place. R takes that for the file, and removes the pending entry."
+        ),
+    ),
+    Mutant(
+        name="records of uploads removed of an attempt with a young upload",
+        where="outputs.md#state-after-a-crash",
+        rule="gc aborts no attempt that `recover` considers alive",
+        edit=Edit(("collect", "and attempt not in recovery.live", "")),
+        setting=writing(
+            {"A": drive("j", files=2, slow=3.0), "G": gc(older_than=4.0)}, s3a=True, after={"G": 11}
+        ),
+        caught="a live attempt was aborted",
+        story=(
+            "The record of A's first file is old, and the second file is a young upload, which has no "
+            "record yet. G aborts the attempt, and A loses its work."
+        ),
+    ),
+    Mutant(
+        name="records of uploads removed before their attempt is decided",
+        where="outputs.md#state-after-a-crash",
+        rule="`gc` removes the records of uploads once their attempt is decided",
+        edit=Edit(
+            (
+                "collect",
+                "fenced = log.abort_undecided(dict.fromkeys(unknown), after=state.version)",
+                "fenced = log.outcomes(unknown, after=state.version)",
+            )
+        ),
+        setting=writing(
+            {"A": drive("j", slow=0.15), "G": gc()},
+            forced=(Forced("G get out/_SUCCESS", Fault.DELAYED, 1, 0.3),),
+            s3a=True,
+            after={"G": 0.1},
+        ),
+        caught="pending was deleted before its attempt was decided",
+        story=(
+            "A's upload begins after G has listed the uploads, and its record is written before G lists "
+            "the records. G removes the record of a job that A commits."
+        ),
+    ),
+    Mutant(
+        name="records of uploads left by gc",
+        where="outputs.md#state-after-a-crash",
+        rule="`gc` removes the records of uploads that their drivers have left",
+        edit=Edit(("Publisher.hidden", "yield from self._store.list(self.place(MAGIC))", "")),
+        setting=writing(
+            {"A": drive("j"), "G": in_sequence(recover(), gc())},
+            Fault.CRASHED,
+            s3a=True,
+            after={"G": 5},
+        ),
+        caught="gc leaves records of uploads",
+        story="The driver dies. Nothing ever removes the records of its uploads.",
+    ),
+    Mutant(
+        name="a resolved commit that is not published",
+        where="outputs.md#job-ids-and-batches",
+        rule="after `OutcomeUnknown`, `resolve` publishes the files of a committed job",
+        edit=Edit(
+            (
+                "Output.resolve",
+                "self._publisher.complete(record, Cleanup(strict=False))",
+                "return record",
+            )
+        ),
+        setting=writing(
+            {"A": drive("j")},
+            Fault.CRASHED,
+            s3a=True,
+            restart={"A": commit_by_next_agent(others=True)},
+        ),
+        caught="a resolved commit is not completely visible",
+        story=(
+            "The first agent dies after the commit point. The next one cannot repeat the commit, and "
+            "finds that the job is committed. Its driver reports success, and readers find no files."
         ),
     ),
 )

@@ -6,10 +6,10 @@ Each action checks the answers that it gets against the true state of the output
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from commitlog.errors import (
     AlreadyExists,
@@ -29,7 +29,7 @@ from commitlog.testing.sim import (
     Node,
 )
 from sim.nodes import repeated
-from sim.outputs.judge import TOP, Truth, content
+from sim.outputs.judge import OF_S3A, TOP, Truth, content, record_of_upload
 
 if TYPE_CHECKING:
     from sim.outputs.world import OutputWorld
@@ -90,6 +90,7 @@ def drive(
     heartbeats: bool = False,
     batch: Batch | None = None,
     schema: str | None = None,
+    slow: float = 0.0,
     abort: bool = True,
 ) -> Program:
     """Begin a job, stage its files and commit; after an error, abort as Spark does.
@@ -103,6 +104,7 @@ def drive(
         heartbeats: whether to send a heartbeat before the commit, and a late one after it.
         batch: the batch of a stream, whose id is `job_id`, or None.
         schema: the columns; the job does not begin if the output has others.
+        slow: seconds before each upload of S3A, during each, and before the commit.
         abort: whether to abort after an error.
     """
 
@@ -138,10 +140,12 @@ def drive(
         client.world.known_jobs[job.attempt] = job, None
         if heartbeats:
             _send_heartbeat(client, job)
-        staged = _stage(client, job, files, partition, lost=lost)
+        staged = _stage(client, job, files, partition, lost=lost, slow=slow)
         if staged is not None:
             client.world.known_jobs[job.attempt] = job, staged
-            if _commit(client, job, staged):
+            _wait(client, slow)
+            commit = _commit_and_settle if client.world.s3a else _commit
+            if commit(client, job, staged) is None:
                 if heartbeats:
                     _send_heartbeat(client, job)
                 return
@@ -151,44 +155,106 @@ def drive(
     return program
 
 
+def _wait(client: Client, seconds: float) -> None:
+    if seconds:
+        client.node.clock.sleep(seconds)
+
+
 def _send_heartbeat(client: Client, job: Job) -> None:
     with client.tolerate("beat"):
         client.output.heartbeat(job.attempt)
 
 
 def _stage(
-    client: Client, job: Job, count: int, partition: str | None = None, *, lost: bool = False
+    client: Client,
+    job: Job,
+    count: int,
+    partition: str | None = None,
+    *,
+    lost: bool = False,
+    late: bool = False,
+    slow: float = 0.0,
 ) -> tuple[StagedFile, ...] | None:
     where = "" if partition is None else f"p={partition}/"
-    paths = [where + job.file_name(task) for task in range(count)]
+    # With S3A, each task attempt has names of its own.
+    number = 2 if late and client.world.s3a else 0
+    paths = [where + job.file_name(task, number) for task in range(count)]
     values = {} if partition is None else {"p": partition}
 
     def stage(path: str, data: bytes) -> StagedFile:
-        return client.output.stage(job, path, data, rows=1, partition=values)
+        if not client.world.s3a:
+            return client.output.stage(job, path, data, rows=1, partition=values)
+        _wait(client, slow)
+        store = client.output.store
+        with store.begin_stage(TOP + path, metadata=OF_S3A) as writer:
+            _wait(client, slow)
+            writer.write(data)
+            staged = writer.finish()
+        store.put(TOP + record_of_upload(job.attempt, path), b"{}")
+        return StagedFile(staged=evolve(staged, nonce=""), rows=1, partition=values)
 
     with client.tolerate("stage", NotFound):  # a recovery may have dropped an upload before its end
         if lost and paths:
-            stage(paths[0], b"of a task that lost its race")
+            other = where + job.file_name(0, 1) if client.world.s3a else paths[0]
+            stage(other, b"of a task that lost its race")
         return tuple(stage(path, content(job.job_id, path)) for path in paths)
     return None
 
 
-def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> bool:
-    """Commit; return whether that succeeded."""
+def _commit_and_settle(
+    client: Client, job: Job, files: tuple[StagedFile, ...], *, again: bool = False
+) -> CommitError | None:
+    """Commit as the agent of Spark does, which settles an unknown outcome; return the error, or None.
+
+    `again`: an earlier call of another process may have reached its commit point.
+    """
+    error = _commit(client, job, files)
+    if error is None:
+        _clean(client, job)
+    elif isinstance(error, PublishIncomplete):
+        pass  # it is committed
+    elif again or isinstance(error, OutcomeUnknown):
+        truth = client.truth
+        with client.tolerate("resolve"):
+            record = client.output.resolve(job, files)
+            if record is None:
+                assert job.attempt in truth.aborted
+            else:
+                commit = truth.commits[job.attempt]
+                assert commit.version == record.version
+                assert truth.is_whole(commit), "a resolved commit is not completely visible"
+                error = None
+            client.report("resolve", "is aborted" if record is None else "is committed")
+            _clean(client, job)
+    return error
+
+
+def _clean(client: Client, job: Job) -> None:
+    """Remove the records of the uploads of a decided job."""
+    if client.world.s3a:
+        with client.tolerate("clean"):
+            store = client.output.store
+            directory = TOP + record_of_upload(job.attempt, "").removesuffix(".pending")
+            errors = store.delete_many([info.path for info in store.list(directory)])
+            client.report("clean", next(iter(errors.values()), "done"))
+
+
+def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> CommitError | None:
+    """Commit; return the error, or None."""
     truth = client.truth
     try:
         record = client.output.commit(job, files)
     except PublishIncomplete as error:
         client.report("commit", error)
         truth.check_committed(error, job.attempt)
-        return False
+        return error
     except OutcomeUnknown as error:
         client.report("commit", error)
-        return False
+        return error
     except ConfigurationError as error:
         assert job.attempt in truth.shared
         client.report("commit", error)
-        return False
+        return error
     except (*client.world.trouble, JobAborted, AlreadyExists, NotFound) as error:
         client.report("commit", error)
         truth.deny(job.attempt, error)
@@ -200,11 +266,11 @@ def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> bool:
             truth.check_superseded(error, job.job_id, job.batch)
         elif isinstance(error, AlreadyExists):
             assert job.mode == "error" and (truth.commits or truth.foreign_paths)
-        return False
+        return error
     client.report("commit")
     commit = truth.commits[job.attempt]
     assert commit.version == record.version and truth.is_whole(commit)
-    return True
+    return None
 
 
 def _abort(client: Client, job: Job, files: tuple[StagedFile, ...]) -> None:
@@ -213,6 +279,7 @@ def _abort(client: Client, job: Job, files: tuple[StagedFile, ...]) -> None:
         record = client.output.abort(job, files)
         if record is None:
             assert job.attempt in truth.aborted
+            _clean(client, job)
         else:
             assert truth.commits[job.attempt].version == record.version
         client.report("abort", "done" if record is None else "is committed")
@@ -236,13 +303,7 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
         waited_for = client.truth.lost - client.truth.replaced.keys()
         if client.truth.lost:
             client.note_state(f"{len(waited_for)} lost files")
-        # A recovery uses the server's clock, or its own clock if the server returns no time. Servers
-        # return whole seconds, so an attempt may seem up to a second older (`Output.recover`).
-        young = {
-            attempt
-            for attempt, at in client.truth.last_signs.items()
-            if at > client.truth.server.clock.epoch() - max(0.0, older_than - 1)
-        }
+        young = _young(client, older_than)
         with client.tolerate("recover"):
             report = client.output.recover(older_than=older_than)
             assert report.aborted.keys() <= set(client.truth.decided)
@@ -251,20 +312,45 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
             lost = {path for each in report.lost for path in each.files}
             assert lost <= waited_for, "a recovery reports replaced files as lost"
             aborts = "aborts" if report.aborted else "done"
-            if client.world.visibility == "listed" and client.node.clock.rate == 1:
-                assert not young & report.aborted.keys(), "a live attempt was aborted"
+            _check_alive(client, young, report.aborted)
             client.report("recover", "reports a loss" if report.lost else aborts)
 
     return repeated(call, times=times, every=every)
+
+
+def _young(client: Client, older_than: float) -> set[str]:
+    """Return the attempts whose last sign of life is younger than `older_than` seconds.
+
+    A recovery uses the server's clock, or its own clock if the server returns no time. Servers return
+    whole seconds, so an attempt may seem up to a second older (`Output.recover`).
+    """
+    now = client.truth.server.clock.epoch()
+    signs = client.truth.last_signs.items()
+    return {attempt for attempt, at in signs if at > now - max(0.0, older_than - 1)}
+
+
+def _check_alive(client: Client, young: set[str], aborted: Iterable[str]) -> None:
+    """Check that a client has not aborted an attempt that was alive when the call began."""
+    if client.world.visibility == "listed" and client.node.clock.rate == 1:
+        assert young.intersection(aborted) <= client.truth.withdrawn, "a live attempt was aborted"
 
 
 def gc(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> Program:
     """Collect garbage `times` times, `every` seconds."""
 
     def call(client: Client) -> None:
+        truth = client.truth
+        young = _young(client, older_than)
+        garbage = set() if older_than else truth.records_of_uploads(truth.decided)
+        signs = dict(truth.last_signs)
+        first = client.node.next_request()
         with client.tolerate("gc"):
             report = client.output.gc(older_than=older_than)
-            assert report.recovery.aborted.keys() <= set(client.truth.decided)
+            silent = [attempt for attempt in signs if signs[attempt] == truth.last_signs[attempt]]
+            left = garbage & truth.records_of_uploads(silent)
+            assert not left, f"gc leaves records of uploads: {left}"
+            _check_alive(client, young, truth.aborted_by(first))
+            assert report.recovery.aborted.keys() <= set(truth.decided)
             assert report.expired <= client.truth.expired
             client.report("gc", "removes" if report.removed else "done")
 
@@ -278,7 +364,7 @@ def compact(*, times: int = 1, every: float = 1.0) -> Program:
         rewrite = _begin_rewrite(client)
         if rewrite is not None:
             client.world.known_jobs[rewrite[0].attempt] = rewrite
-            if not _commit(client, *rewrite):
+            if _commit(client, *rewrite) is not None:
                 _abort(client, *rewrite)
 
     return repeated(call, times=times, every=every)
@@ -343,14 +429,35 @@ def commit_again(*, others: bool = False) -> Program:
     return _with_job_of_another(call)
 
 
+def commit_by_next_agent(*, others: bool = False) -> Program:
+    """Commit the newest job again, as a driver of Spark does whose agent has died.
+
+    A job whose files are not known is aborted. If `others`, the files are no longer the uploads that the
+    first agent named: in a local directory, each agent makes uploads of the files that it finds.
+    """
+
+    def call(client: Client, job: Job, files: tuple[StagedFile, ...] | None) -> None:
+        client.truth.share(job.attempt)
+        found = () if others else files
+        if found is None or _commit_and_settle(client, job, found, again=True) is not None:
+            _abort(client, job, found or ())
+
+    return _with_job_of_another(call)
+
+
 def lose_uploads() -> Program:
     """Remove the uploads of committed jobs, as a lifecycle rule for abandoned uploads does."""
     return lambda client: client.truth.lose()
 
 
+def damage_lost_files() -> Program:
+    """Put empty objects in the places of lost files, as a wrong repair does."""
+    return lambda client: client.truth.damage()
+
+
 def stage_late() -> Program:
     """Stage a file for the newest job, as a forgotten task does."""
-    return _with_job_of_another(lambda client, job, _: _stage(client, job, 1))
+    return _with_job_of_another(lambda client, job, _: _stage(client, job, 1, late=True))
 
 
 def _with_job_of_another(

@@ -10,6 +10,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from attrs import define, field, frozen
@@ -23,17 +24,23 @@ from commitlog.errors import (
     PublishIncomplete,
 )
 from commitlog.outputs import Batch, Snapshot
-from commitlog.stores.api import PutResult, Staged, StagedInfo, StageWriter
+from commitlog.stores.api import NONCE, PutResult, Staged, StagedInfo, StageWriter
 from commitlog.stores.body import Body, chunks
 from commitlog.stores.memory import MemoryStore
 
-__all__ = ["TOP", "Commit", "Truth", "WatchedStore", "content"]
+__all__ = ["OF_S3A", "TOP", "Commit", "Truth", "WatchedStore", "content", "record_of_upload"]
 
 #: The path of the output, and directories in it: files that only the log shows, lists of files, notes.
 TOP = "out/"
 _HIDDEN = "_commitlog/data/"
 _LISTS = "_commitlog/manifests/"
 _NOTES = ("_commitlog/alive/", "_commitlog/checkpoints/")
+
+#: The directories in which S3A keeps records of uploads.
+_MAGIC = "__magic"
+
+#: The metadata of uploads that S3A begins. They have no nonce.
+OF_S3A: Mapping[str, str] = MappingProxyType({"writer": "s3a"})
 
 _RECORD = re.compile(r"_commitlog/(\d{20})\.json")
 _PENDING = re.compile(r"_commitlog/pending/([0-9a-f]{32})\.json")
@@ -43,6 +50,11 @@ _ATTEMPT = re.compile(r"[0-9a-f]{32}")
 def content(job_id: str, path: str) -> bytes:
     """Return the content of the file at `path`, relative to the output, if its job is committed."""
     return f"{job_id} {path}".encode()
+
+
+def record_of_upload(attempt: str, name: str) -> str:
+    """Return the path of the record that S3A writes of the upload of a file of that attempt."""
+    return f"{_MAGIC}_job-{attempt}/tasks/__base/{name}.pending"
 
 
 def _shown(name: str) -> str:
@@ -97,6 +109,7 @@ class Truth:
         records: number of log records.
         commits: the commit records, by attempt, in order.
         aborted: attempts that cannot be committed.
+        aborts: for each of them, the request that wrote its record.
         replaced: files that the output does not have any more, with the version that replaced them.
         rows: the result of all commits except rewrites: partitions with rows, sorted. Readers must see
             them, in whichever files they are.
@@ -110,8 +123,10 @@ class Truth:
         shared: attempts that several callers commit.
         last_signs: the time of each attempt's last sign of life by the server's clock: it began an
             upload, prepared its commit or sent a heartbeat.
+        withdrawn: attempts of which a task has aborted its own upload, and so removed a sign of life.
         schema: the schema of the last commit that has one.
         lost: files of committed attempts whose uploads were removed; see `lose`.
+        damaged: lost files in whose place another program has put other objects; see `damage`.
         decided: attempts in the order in which records decided them.
         remembered: number of the last of these that no record may decide again. The same holds for an
             attempt with a file in the output.
@@ -121,6 +136,7 @@ class Truth:
     records: int = 0
     commits: dict[str, Commit] = field(factory=dict)
     aborted: set[str] = field(factory=set)
+    aborts: dict[str, str] = field(factory=dict)
     replaced: dict[str, int] = field(factory=dict)
     rows: list[tuple[Any, bytes]] = field(factory=list)
     expired: int = 0
@@ -132,8 +148,10 @@ class Truth:
     denied: dict[str, str] = field(factory=dict)
     shared: set[str] = field(factory=set)
     last_signs: dict[str, float] = field(factory=dict)
+    withdrawn: set[str] = field(factory=set)
     schema: str | None = None
     lost: set[str] = field(factory=set)
+    damaged: set[str] = field(factory=set)
     decided: list[str] = field(factory=list)
     remembered: int = 1_000
 
@@ -263,6 +281,8 @@ class Truth:
         listed = {_attempt_of(info.path) for info in self.server.list(TOP + _LISTS)}
         left = sorted(listed - self.commits.keys() - set(self.decided[: -self.remembered]))
         assert not left, f"lists of files of {left} are left"
+        records = [info.path for info in self.server.list(TOP + _MAGIC)]
+        assert not records, f"records of uploads are left: {records}"
 
     def lose(self) -> None:
         """Remove the uploads of all committed attempts, as a lifecycle rule of the store does."""
@@ -273,10 +293,32 @@ class Truth:
                 self.lost.add(name)
                 MemoryStore.abort(self.server, upload)
 
+    def records_of_uploads(self, attempts: Iterable[str]) -> set[tuple[str, str]]:
+        """Return the records that S3A has left of uploads of `attempts`, with their etags."""
+        wanted = set(attempts)
+        found = self.server.list(TOP + _MAGIC)
+        return {(info.path, info.etag) for info in found if _attempt_of(info.path) in wanted}
+
+    def damage(self) -> None:
+        """Put an empty object in the place of each lost file that no job has replaced."""
+        for name in self.lost - self.replaced.keys() - self.seen:
+            self.damaged.add(name)
+            MemoryStore.put(self.server, TOP + name, b"")
+
     def state(self) -> Hashable:
         """Return the state that does not follow from the content of the store."""
         signs = self.last_signs.items()
-        return tuple(map(frozenset, (self.denied, self.shared, self.seen, self.lost, signs)))
+        sets = (self.denied, self.shared, self.seen, self.lost, self.damaged, self.withdrawn, signs)
+        return tuple(map(frozenset, sets))
+
+    def aborted_by(self, first: str) -> set[str]:
+        """Return the attempts that a node has aborted by its request `first` or a later one."""
+        node = first.rstrip("0123456789")
+        return {
+            attempt
+            for attempt, request in self.aborts.items()
+            if request.startswith(node) and int(request.removeprefix(node)) >= int(first[len(node) :])
+        }
 
     def sign(self, path: str) -> None:
         """Record a sign of life of the attempt that `path` names, if any."""
@@ -287,8 +329,10 @@ class Truth:
 
     def stored(self, path: str, data: bytes) -> None:
         """Record that an object was put."""
-        self.sign(path)
         name = path.removeprefix(TOP)
+        if name.startswith(_MAGIC):
+            return
+        self.sign(path)
         if match := _RECORD.fullmatch(name):
             self._recorded(int(match[1]), json.loads(data))
         elif name == "_SUCCESS":
@@ -309,7 +353,8 @@ class Truth:
             return
         found = [commit for commit in self.commits.values() if name in commit.nonces]
         assert found, f"{staged.path} is visible, but no commit names it"
-        assert nonce == found[0].nonces[name], f"{staged.path} is not the upload that was committed"
+        same = (nonce or "", staged.upload_id) == (found[0].nonces[name], found[0].uploads[name])
+        assert same, f"{staged.path} is not the upload that was committed"
         assert data == b"\n".join(found[0].rows[name]), f"{staged.path} has wrong content"
         self._appeared(name)
 
@@ -331,7 +376,10 @@ class Truth:
         name = path.removeprefix(TOP)
         if name.startswith(_NOTES):
             return
-        if name.startswith(_LISTS):
+        if name.startswith(_MAGIC):
+            decided = {*self.commits, *self.aborted}
+            assert _attempt_of(name) in decided, f"{path} was deleted before its attempt was decided"
+        elif name.startswith(_LISTS):
             assert _attempt_of(name) not in self.commits, f"{path} was deleted, but a record names it"
         elif name in self.foreign_paths:
             etag = self.foreign.pop(name)
@@ -363,6 +411,10 @@ class Truth:
         self.seen.add(name)
 
     def _file_deleted(self, name: str) -> None:
+        if name in self.damaged - self.visible:
+            assert name in self.replaced, f"{name} was deleted"
+            self.damaged.remove(name)
+            return
         assert name in self.visible, f"{name} was deleted"
         attempt = _attempt_of(name)
         commit = self.commits.get(attempt)
@@ -379,14 +431,16 @@ class Truth:
         assert number == self.records + 1, f"record {number} follows {self.records}"
         self.records = number
         if document["kind"] == "abort":
+            # The etag begins with the name of the request.
+            request = self.server.head(f"{TOP}_commitlog/{number:020d}.json").etag[1:].partition(".")[0]
             for attempt in document["attempts"]:
-                self._aborted(attempt)
+                self._aborted(attempt, request)
         elif document["kind"] == "expiry":
             self.expired = max(self.expired, document["before"])
         else:
             self._committed(number, document)
 
-    def _aborted(self, attempt: str) -> None:
+    def _aborted(self, attempt: str, request: str) -> None:
         then = "committed" if attempt in self.commits else "aborted"
         if attempt in self.decided:
             recent = attempt in self.decided[-self.remembered :]
@@ -395,6 +449,7 @@ class Truth:
         self.decided.append(attempt)
         if attempt not in self.commits:  # the first record that decides it is the one that counts
             self.aborted.add(attempt)
+            self.aborts[attempt] = request
 
     def _committed(self, number: int, document: Mapping[str, Any]) -> None:
         job_id, attempt = document["job"], document["attempt"]
@@ -574,8 +629,11 @@ class WatchedStore(MemoryStore):
 
     def begin_stage(self, path: str, **options: Any) -> StageWriter:
         writer = super().begin_stage(path, **options)
+        if options.get("metadata") == OF_S3A:
+            newest = list(self._space.uploads.values())[-1]
+            del newest.metadata[NONCE]
         self.truth.sign(path)
-        return writer
+        return _WatchedWriter(writer, self.truth, path)
 
     def copy(self, source: str, target: str, **options: Any) -> PutResult:
         raise AssertionError("outputs copy nothing")
@@ -602,3 +660,22 @@ class WatchedStore(MemoryStore):
         super().abort(staged)
         if was_there:
             self.truth.dropped(staged.path, staged.upload_id)
+
+
+class _WatchedWriter(StageWriter):
+    """A writer that reports the abort of its upload."""
+
+    def __init__(self, inner: StageWriter, truth: Truth, path: str) -> None:
+        self._inner = inner
+        self._truth = truth
+        self._path = path
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        return self._inner.write(data)
+
+    def finish(self) -> Staged:
+        return self._inner.finish()
+
+    def abort(self) -> None:
+        self._inner.abort()
+        self._truth.withdrawn.update(_ATTEMPT.findall(self._path))

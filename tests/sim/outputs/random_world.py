@@ -12,6 +12,7 @@ from sim.outputs.actions import (
     Program,
     abort_one,
     commit_again,
+    commit_by_next_agent,
     compact,
     drive,
     gc,
@@ -30,7 +31,9 @@ _ADDING: tuple[Mode, ...] = ("append", "append", "append", "append", "error")
 _REPLACING: tuple[Mode, ...] = ("append", "overwrite", "overwrite-partitions")
 
 
-def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int = 1_000) -> World:
+def seeded_world(
+    *, leases: bool = False, staged: bool = False, s3a: bool = False, remembered: int = 1_000
+) -> World:
     """Return a world of 3 to 5 nodes with one output and all faults.
 
     The arguments are those of `OutputWorld`.
@@ -50,8 +53,12 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
                 partition=draw("partition", partitions),
                 lost=draw("lost task", (False, True)),
                 heartbeats=draw("beats", (False, True)),
+                slow=draw("slow", (0.0, 1.0, 4.0)) if s3a else 0.0,
                 abort=draw("abort", (True, False)),
             )
+
+        def next_agent() -> Program:
+            return commit_by_next_agent(others=draw("others", (False, True)))
 
         def program(of_driver: bool) -> Program:
             if of_driver:
@@ -71,6 +78,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
                     commit_again(),
                     commit_again(others=True),
                     stage_late(),
+                    *((next_agent(),) if s3a else ()),
                 ),
             )
 
@@ -100,17 +108,20 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
             leases=leases,
             staged=staged,
             remembered=remembered,
-            logged=draw("logged", (False, True)),
+            s3a=s3a,
+            logged=not s3a and draw("logged", (False, True)),
             before=draw("before", ((), ("before",), ("before", "and before"))),
             foreign=draw("foreign", ((), (), ("old", "p=x/old", "p=y/old"))),
         )
         for number, name in enumerate(nodes):
-            action = program(number == 0 or draw("drives", (True, False)))
+            of_driver = number == 0 or draw("drives", (True, False))
+            action = program(of_driver)
+            later = (action, next_agent(), None) if s3a and of_driver else (action, None)
             world.start(
                 name,
                 action,
                 after=draw("start", (0.0, 0.02, 1.0, 4.0)),
-                restart=draw("restarts", (action, None)),
+                restart=draw("restarts", later),
                 restart_after=draw("restart", (1.0, 5.0)),
             )
         return simulation, world.judge

@@ -25,7 +25,9 @@ from sim.nodes import in_sequence
 from sim.outputs.actions import (
     abort_one,
     commit_again,
+    commit_by_next_agent,
     compact,
+    damage_lost_files,
     drive,
     gc,
     lose_uploads,
@@ -205,6 +207,75 @@ SMALL = [
         expected=("compact: done", "commit: done", "commit: Conflict", "compact: nothing"),
         options={"before": ("a", "b"), "logged": True},
     ),
+    output_case(
+        name="a driver with S3A, two files and a lost task, any fault",
+        programs={"A": drive("j", files=2, lost=True, heartbeats=True)},
+        expected=("commit: done", "commit: Unavailable", "abort: done", "clean: OutcomeUnknown"),
+        options={"s3a": True},
+    ),
+    output_case(
+        name="a driver with S3A and a recovery, a lost answer",
+        programs={"A": drive("j"), "R": recover()},
+        faults=(Fault.LOST_RESPONSE,),
+        expected=("commit: done", "recover: done"),
+        options={"s3a": True, "after": {"R": 5.0}},
+    ),
+    output_case(
+        name="a driver with S3A and gc",
+        programs={"A": drive("j"), "G": gc()},
+        most=0,
+        expected=("commit: done", "commit: JobAborted", "gc: done", "gc: removes"),
+        options={"s3a": True},
+    ),
+    output_case(
+        name="a slow driver with S3A and gc, a crash",
+        programs={"A": drive("j", files=2, slow=3.0), "G": gc(older_than=4.0)},
+        faults=CRASH,
+        expected=("commit: done", "gc: done"),
+        options={"s3a": True, "after": {"G": 11.0}},
+    ),
+    output_case(
+        name="a driver with S3A whose agent dies, any fault",
+        programs={"A": drive("j")},
+        expected=("commit: done", "abort: done"),
+        options={"s3a": True, "restart": {"A": commit_by_next_agent()}},
+    ),
+    output_case(
+        name="an overwriting driver whose agent dies, and the next agent has other uploads",
+        programs={"A": drive("j", mode="overwrite")},
+        faults=CRASH,
+        expected=("commit: ConfigurationError", "resolve: is committed", "resolve: is aborted"),
+        options={
+            "s3a": True,
+            "before": ("b",),
+            "foreign": ("old",),
+            "restart": {"A": commit_by_next_agent(others=True)},
+        },
+    ),
+    output_case(
+        name="two agents that commit one job with other uploads",
+        programs={"A": drive("j"), "B": commit_by_next_agent(others=True)},
+        most=0,
+        expected=("commit: done", "resolve: is committed", "resolve: is aborted"),
+        options={"s3a": True},
+    ),
+    output_case(
+        name="lost uploads of S3A, other objects in their places, and a job that replaces them",
+        programs={
+            "A": drive("j", files=2),
+            "L": lose_uploads(),
+            "D": damage_lost_files(),
+            "R": recover(times=2, every=3.0),
+            "B": drive("k", mode="overwrite"),
+        },
+        most=0,
+        expected=("commit: PublishIncomplete", "recover: reports a loss", "recover: done"),
+        options={
+            "s3a": True,
+            "denied": {"A": ("publish",)},
+            "after": {"L": 1, "D": 1.5, "R": 2, "B": 4},
+        },
+    ),
 ]
 
 LARGE = [
@@ -309,6 +380,18 @@ LARGE = [
         options={"before": ("a", "b")},
     ),
     output_case(
+        name="a driver with S3A and gc, a crash",
+        programs={"A": drive("j", lost=True), "G": gc()},
+        faults=CRASH,
+        expected=("commit: done", "commit: JobAborted", "gc: done", "gc: removes"),
+        options={"s3a": True},
+    ),
+    output_case(
+        name="two agents that commit one job, any fault",
+        programs={"A": drive("j"), "B": commit_by_next_agent()},
+        options={"s3a": True},
+    ),
+    output_case(
         name="two drivers of one job by lease, one later, a crash",
         programs={"A": drive("j"), "B": drive("j")},
         faults=CRASH,
@@ -321,6 +404,7 @@ LONG = (
     "a driver and a recovery, a crash",
     "a driver and a recovery that cannot publish",
     "a driver by lease, any fault",
+    "a driver with S3A and gc",
 )
 
 
@@ -370,6 +454,8 @@ RUNS: Mapping[str, int] = {
     "outputs-leases": 250,
     "outputs-records-staged": 150,
     "outputs-lists": 200,
+    "outputs-s3a": 200,
+    "outputs-s3a-lists": 150,
 }
 
 
@@ -390,6 +476,8 @@ def test_some_seeds(world: str) -> None:
     assert not [call for call in calls if not report.outcomes[f"{call}: Unavailable"]]
     wanted = ["commit: JobAborted", "commit: JobAlreadyCommitted", "abort: is committed"]
     wanted += ["gc: removes", "compact: done"]
+    if "s3a" in world:
+        wanted += ["resolve: is committed", "resolve: is aborted", "clean: done"]
     assert report.outcomes.keys() >= set(wanted)
 
 

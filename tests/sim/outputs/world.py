@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any
 
 from commitlog._util.retry import Backoff
@@ -38,7 +39,7 @@ from commitlog.testing.sim import (
 )
 from commitlog.urls import parse_table_url
 from sim.leases.world import SMALL
-from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff
+from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, start_lives
 from sim.outputs.actions import Client, Program
 from sim.outputs.judge import Truth, WatchedStore, content
 
@@ -51,6 +52,8 @@ class OutputWorld:
         nodes: the clock of each node, by the node's name.
         leases: whether the store ignores conditions, so that clients use leases.
         logged: whether only the log shows the files.
+        s3a: whether S3A writes the files of drivers: the uploads have no nonce, each has a name of its
+            own, and S3A leaves a record of it.
         staged: whether records are large, and therefore staged first. A recovery may drop the upload.
         before: jobs that were committed before the beginning, each with one file.
         remembered: number of decided attempts that a state remembers, if the library has another one.
@@ -76,6 +79,7 @@ class OutputWorld:
         nodes: Mapping[str, ClockSkew],
         leases: bool = False,
         logged: bool = False,
+        s3a: bool = False,
         staged: bool = False,
         before: tuple[str, ...] = (),
         remembered: int = 1_000,
@@ -90,6 +94,7 @@ class OutputWorld:
         self.simulation = simulation
         self.outcomes: Counter[str] = Counter()
         self.visibility: Visibility = "logged" if logged else "listed"
+        self.s3a = s3a
         self.staged = staged
         self._denied = denied or {}
         self._trusts_any_404 = trusts_any_404
@@ -129,29 +134,9 @@ class OutputWorld:
         simulation.add_state(self.truth.state)
         simulation.add_state(self._jobs)
 
-    def start(
-        self,
-        name: str,
-        program: Program,
-        *,
-        after: float = 0.0,
-        restart: Program | None = None,
-        restart_after: float = 1.0,
-    ) -> None:
-        """Start a program on the node of that name. If the node crashes, start `restart`.
-
-        Each life has its own client. Times are as for `Node.start`.
-        """
-
-        def live(what: Program) -> Callable[[], object]:
-            return lambda: what(self._client(name))
-
-        self.nodes[name].start(
-            live(program),
-            after=after,
-            restart=None if restart is None else live(restart),
-            restart_after=restart_after,
-        )
+    def start(self, name: str, program: Program, **options: Any) -> None:
+        """Start a program on the node of that name; for options see `sim.nodes.start_lives`."""
+        start_lives(self.nodes[name], partial(self._client, name), program, **options)
 
     def judge(self) -> Counter[str]:
         """Raise `AssertionError` if a run that has ended is wrong; return `outcomes`.

@@ -191,7 +191,7 @@ def test_a_stalled_driver_and_a_rival_agree(
     run: Callable[[ObjectStore], CommitRecord | None], rival: str
 ) -> None:
     """A driver that stalls at any request while another process acts gets the true outcome."""
-    told = set()
+    reported = set()
     for at in itertools.count(1):
         hook = None
         for first, lost in itertools.product((True, False), repeat=2):
@@ -204,7 +204,7 @@ def test_a_stalled_driver_and_a_rival_agree(
                 failure = error
             check_invariants(store)
             committed = {record.job_id: record.attempt for record in open_output(store).log()}
-            told.add(type(failure) if record is None else "committed")
+            reported.add(type(failure) if record is None else "committed")
             if record is not None:
                 assert committed["daily"] == record.attempt
             elif isinstance(failure, PublishIncomplete):
@@ -216,7 +216,7 @@ def test_a_stalled_driver_and_a_rival_agree(
         assert hook is not None
         if not hook.happened:
             break
-    assert "committed" in told
+    assert "committed" in reported
 
 
 def test_one_lost_answer_in_a_commit_never_makes_it_fail() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from commitlog.errors import (
     CommitError,
+    JobAborted,
     NotFound,
     OutcomeUnknown,
     PublishIncomplete,
@@ -17,7 +18,8 @@ from commitlog.errors import (
 from commitlog.outputs import AbortRecord, Output, RecoveryReport, Visibility
 from commitlog.stores import ObjectData, ObjectStore, PutResult, Staged
 from commitlog.stores.memory import MemoryStore
-from support.outputs import HookedStore, open_output, stage_some
+from commitlog.testing import ManualClock
+from support.outputs import Death, HookedStore, Once, open_output, stage_some
 
 
 class Meddled(HookedStore):
@@ -61,6 +63,56 @@ def test_gc_keeps_files_of_a_job_committed_meanwhile(nth: int) -> None:
     else:
         with pytest.raises(CommitError):
             commit()
+
+
+def test_gc_spares_the_records_of_an_attempt_with_a_young_upload() -> None:
+    """An attempt lives as long as its uploads are young, however old its records of S3A are."""
+    clock = ManualClock(epoch=1_000_000.0)
+    store = MemoryStore(clock=clock)
+    output = open_output(store, clock)
+    job = output.begin("slow")
+    store.put(f"out/__magic_job-{job.attempt}/tasks/__base/{job.file_name(0)}.pending", b"{}")
+    clock.advance(60.0)
+    files = stage_some(output, job)
+    assert output.gc(older_than=30.0).removed == 0
+    assert output.commit(job, files).version == 1
+    assert output.gc(older_than=0).removed == 1
+    assert not list(store.list("out/__magic"))
+
+
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_a_resolved_commit_is_visible(visibility: Visibility) -> None:
+    """A driver died after the commit point: `resolve` publishes its files and removes the replaced."""
+    store = MemoryStore()
+    store.put("out/p=0/old", b"of another program")
+    hook = Once(0, "before")
+    driver = open_output(HookedStore(store, hook))
+    job = driver.begin("job", mode="overwrite", visibility=visibility)
+    files = stage_some(driver, job)
+    hook.count, hook.at = 0, 3  # the pending entry, the commit record, the next mutation
+    with pytest.raises(Death):
+        driver.commit(job, files)
+    output = open_output(store)
+    record = output.resolve(job)
+    assert record is not None
+    assert record.version == 1
+    assert is_there(store, output)
+    assert store.begin_head("out/p=0/old")().info is None
+    assert not list(store.list("out/_commitlog/pending/"))
+    assert output.watermark() == 1
+    assert output.resolve(job, files) == record
+
+
+def test_a_commit_that_did_not_happen_is_resolved_by_an_abort() -> None:
+    """`resolve` excludes the job permanently, and drops its uploads."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("job")
+    files = stage_some(output, job)
+    assert output.resolve(job, files) is None
+    with pytest.raises(JobAborted):
+        output.commit(job, files)
+    assert not list(store.list_staged())
 
 
 def test_a_late_heartbeat_does_not_abort_a_committed_job(

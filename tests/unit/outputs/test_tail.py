@@ -54,9 +54,9 @@ class Reading(HookedStore):
 
     def take_requests(self) -> dict[str, int]:
         """Return the requests since the last call."""
-        told = dict(self.requests)
+        reported = dict(self.requests)
         self.requests.clear()
-        return told
+        return reported
 
 
 def _kind(path: str) -> str:
@@ -592,9 +592,9 @@ def test_overwriting_commits_cost_the_same() -> None:
         start = tail.start(0)
         store.take_requests()
         assert len(files(tail, start, tail.advance(start))) == count
-        told = store.take_requests()
-        costs.append(told["get record"])
-        assert told["list"] == 1
+        reported = store.take_requests()
+        costs.append(reported["get record"])
+        assert reported["list"] == 1
     assert costs[1] - costs[0] == 10
 
 
