@@ -1,8 +1,9 @@
 """Access to AWS and to servers with the same protocols: credentials, endpoints, and signed requests.
 
 The S3 store and the DynamoDB table use this package. The modules: `configuration` (settings of botocore
-and boto3), `session` (resolved options), `signing` (Signature Version 4), `connections` (HTTP), `client`
-(signed requests), `error_codes` (errors of all services).
+and boto3), `session` (resolved options), `credential_chain` (sessions with chosen sources), `signing`
+(Signature Version 4), `connections` (HTTP), `client` (signed requests), `error_codes` (errors of all
+services).
 """
 
 from commitlog.aws.client import AwsClient

@@ -6,10 +6,7 @@ import contextlib
 import datetime
 import hashlib
 import json
-import ssl
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -28,62 +25,9 @@ from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.errors import AccessDenied, ConfigurationError
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
+from support.recorder import CERTIFICATE, Recorder
 
-CERTIFICATE = Path(__file__).with_name("tls.pem")
 _EMPTY = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
-
-
-class Recorder:
-    """A server that records requests without their bodies, and computes each response with `answer`."""
-
-    def __init__(self, answer: Callable[[str, str, bytes], bytes], *, tls: str = "") -> None:
-        seen: list[tuple[str, str, dict[str, str]]] = []
-        self.requests = seen
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def handle_one(self) -> None:
-                body = self.rfile.read(int(self.headers.get("content-length") or 0))
-                seen.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
-                data = answer(self.command, self.path, body)
-                self.send_response(200)
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_PUT = do_POST = do_HEAD = handle_one
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(CERTIFICATE)
-            if tls == "mutual":
-                context.verify_mode = ssl.CERT_REQUIRED
-                context.load_verify_locations(CERTIFICATE)
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Recorder:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def keys(self) -> list[str]:
-        """The access keys that signed the requests."""
-        return [
-            headers["authorization"].partition("Credential=")[2].partition("/")[0]
-            for _, _, headers in self.requests
-        ]
 
 
 @pytest.fixture

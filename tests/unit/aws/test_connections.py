@@ -11,15 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Self
 
 import pytest
 
 from commitlog.aws import ConnectionPool, Response
 from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
+from support.recorder import CERTIFICATE
 
-CERTIFICATE = Path(__file__).with_name("tls.pem")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
