@@ -45,6 +45,7 @@ _COMMANDS = MappingProxyType(
             (_STORES, "uploads", "objects.uploads:uploads", "List and abort incomplete uploads."),
             (_JOBS, "output", "outputs:output", "Show and maintain outputs of jobs."),
             (_JOBS, "ingest", "ingest.commands:ingest", "Show and maintain sources of queries."),
+            (_JOBS, "spark", "spark:spark", "Build the jar of the Spark committer."),
             (_FILES, "namespace", "namespace:namespace", "Create, check and maintain namespaces."),
             (_FILES, "fs", "fs:fs", "Work with files and directories of namespaces."),
         )

@@ -1,6 +1,5 @@
 """Spark API: the data source ``commitlog``, `read`, `write` and `compact`, and the committer.
 
-    spark.dataSource.register(CommitlogDataSource)
     commitlog.spark.write(df, url, job_id="daily-2026-11-21")
     df.write.format("commitlog").mode("append").option("jobId", "daily-2026-11-21").save(url)
     spark.read.format("commitlog").load(url)
@@ -13,49 +12,50 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `dataframe`: `write` and `read`, around Spark's own calls; `errors`: their errors
 * `datasource`: the format ``commitlog``, which Spark calls; `options`: its options
 * `targets`: the directory that is written or read: an output, or a directory of a namespace
-* `batch`, `streaming`: readers and writers of batch queries and of streaming queries
+* `batch`, `stream_reader`, `stream_writer`: readers and writers of batch queries and of streams
 * `schema`, `schema_check`, `partitions`, `pruning`: columns, directories of partitions, skipped files
 * `tasks`: the part of a write that runs in a task, file by file
 * `compaction`: merging the small files of an output
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
 * `ingest`: the format ``commitlog_ingest``
 * `files`: the formats of files that jobs write, and that queries and ingest read
+* `versions`: the versions of PySpark that have what these need
 
 A job writes in this order: `CommitlogDataSource.writer`, `batch.begin_job`, `targets.base.Target.begin`;
 in each task `tasks.write_task`, `Target.open`, and ``open_file`` for each file; then `Target.commit`.
 
 Names are imported on first use, because each of Spark's many Python processes imports this package and
 needs little of it. Importing the package raises `ImportError` without the extra ``spark`` (pyspark and
-pyarrow), and `ConfigurationError` if PySpark is older than 4.2.
+pyarrow), and `NotSupported` if PySpark is older than 3.5. The configured committer works from that
+version on; the format ``commitlog``, and the functions that use it, need PySpark 4.0. Streaming writes
+need 4.1, and streaming reads and the format ``commitlog_ingest`` 4.2.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from commitlog.errors import ConfigurationError
 from commitlog.extras import require
+from commitlog.spark.versions import COMMITTER, DATA_SOURCES, require_pyspark
 
 if TYPE_CHECKING:
     from commitlog.spark import ingest
     from commitlog.spark.builder import session
-    from commitlog.spark.committer.configure import attach, committer_jar, configure
+    from commitlog.spark.committer.configure import configure
     from commitlog.spark.compaction import compact
     from commitlog.spark.dataframe import read, write
     from commitlog.spark.datasource import CommitlogDataSource
     from commitlog.spark.errors import error_of
     from commitlog.spark.targets.namespace import physical_files
+    from commitlog.spark_jar import committer_jar
 
 require("pyspark", extra="spark", user=__name__)
 require("pyarrow", extra="spark", user=__name__)
 
 __all__ = [
     "CommitlogDataSource",
-    "attach",
     "committer_jar",
     "compact",
     "configure",
@@ -71,7 +71,6 @@ __all__ = [
 _HOMES = MappingProxyType(
     {
         "CommitlogDataSource": "datasource",
-        "attach": "committer.configure",
         "committer_jar": "committer.configure",
         "compact": "compaction",
         "configure": "committer.configure",
@@ -83,23 +82,10 @@ _HOMES = MappingProxyType(
     }
 )
 
-#: The oldest supported version of PySpark.
-_PYSPARK = (4, 2)
+#: Names that need only the committer.
+_OF_COMMITTER = frozenset({"committer_jar", "configure", "error_of"})
 
-
-def _check_pyspark() -> None:
-    from pyspark import __version__ as found
-
-    if tuple(map(int, re.findall(r"\d+", found)[:2])) < _PYSPARK:
-        needed = ".".join(map(str, _PYSPARK))
-        raise ConfigurationError(
-            f"commitlog.spark needs PySpark {needed} or newer, and this is PySpark {found}, in"
-            f" {sys.executable}: pip install 'pyspark>={needed}', which 'commitlog-store[spark]' does,"
-            " on the driver and on the workers"
-        )
-
-
-_check_pyspark()
+require_pyspark(COMMITTER, __name__)
 
 
 def __getattr__(name: str) -> Any:
@@ -107,6 +93,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.ingest")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _OF_COMMITTER:
+        require_pyspark(DATA_SOURCES, f"{__name__}.{name}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

@@ -90,16 +90,15 @@ class CommitlogReader(DataSourceReader):
         return cls(found.open, found.files, stored, schema, pruning)
 
     def partitions(self) -> list[InputPartition]:
-        """Return groups of whole files, in their order, each large enough for a task."""
-        return [InputPartition(files) for files in group_files(self._files)]
+        """Return groups of whole files, in their order, each large enough for a task; at least one."""
+        # Without partitions, Spark would call `read` with other arguments in each version.
+        return [InputPartition(files) for files in group_files(self._files) or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files of `partition`."""
         freeze_gc()
         with self._open_files() as locate:
-            # If there are no partitions, Spark calls this with the value None.
-            files = partition.value or ()
-            yield from read_files(locate, files, self._stored, self._schema, self._pruning)
+            yield from read_files(locate, partition.value, self._stored, self._schema, self._pruning)
 
 
 def check_requested(requested: StructType, stored: StructType) -> None:

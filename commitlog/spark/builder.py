@@ -71,10 +71,7 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     for source in (CommitlogDataSource, IngestDataSource):
-        if is_remote():  # a remote session cannot be queried, and the warning goes to the server
-            spark.dataSource.register(source)
-        else:
-            register(spark, source)
+        register(spark, source)
     return spark
 
 

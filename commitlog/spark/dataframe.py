@@ -24,6 +24,7 @@ from commitlog.spark.pruning import ReadFilter, condition_of, dump_filters, pars
 from commitlog.spark.schema import arrow_schema
 from commitlog.spark.session_conf import active, register, unbounded
 from commitlog.spark.targets import source_of, target_of, with_environment
+from commitlog.spark.versions import ORC_INSTANTS, has_pyspark
 from commitlog.urls import parse_store_url
 
 __all__ = ["read", "write"]
@@ -106,8 +107,8 @@ def read(
     root = hadoop_url or (f"file:{found.url}" if is_local else None)
     base = HIDDEN if found.files[0].hidden else ""
     format_name = _format_for_spark(found.files, base)
-    if format_name == "orc" and "`" in stored.json():
-        format_name = None  # Spark's ORC reader treats a backtick as a quotation mark
+    if format_name == "orc" and not _spark_reads_orc(stored):
+        format_name = None
     if not isinstance(spark, SparkSession) and len(found.files) > CONNECT_FILES:
         format_name = None
     if root is None or format_name is None:
@@ -173,6 +174,13 @@ def _format_for_spark(files: Sequence[DataFile], base: str) -> str | None:
         if not file.path.startswith(partition) or "=" in file.path[len(partition) :]:
             return None
     return next(iter(names)) if len(names) == 1 and names <= _READERS.keys() else None
+
+
+def _spark_reads_orc(stored: StructType) -> bool:
+    """Return whether Spark's own ORC reader reads the columns `stored`."""
+    text = stored.json()
+    # It treats a backtick as a quotation mark.
+    return "`" not in text and (has_pyspark(ORC_INSTANTS) or '"timestamp"' not in text)
 
 
 def _check_partitions(files: Sequence[DataFile], stored: StructType) -> None:

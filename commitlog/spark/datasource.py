@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from commitlog.spark.batch import CommitlogReader, begin_job
-from commitlog.spark.streaming import CommitlogStreamReader, begin_stream
 from commitlog.spark.targets import source_of, target_of
 from commitlog.spark.targets.base import Target
 from commitlog.spark.targets.output import TailOptions, open_output
+from commitlog.spark.versions import STREAM_READERS, STREAM_WRITERS, require_pyspark
 
 if TYPE_CHECKING:
     from commitlog.namespace import Namespace
+    from commitlog.spark.stream_reader import CommitlogStreamReader
+    from commitlog.spark.stream_writer import CommitlogStreamWriter
     from commitlog.spark.targets.namespace import NamespaceLocation
 
 __all__ = ["CommitlogDataSource"]
@@ -65,8 +67,11 @@ class CommitlogDataSource(DataSource):
     def streamReader(self, schema: StructType) -> CommitlogStreamReader:
         """Return the streaming reader; `schema` is the user's schema, or the result of `schema()`.
 
-        Raises `NotSupported` for a directory of a namespace.
+        Raises `NotSupported` for a directory of a namespace, and before PySpark 4.2.
         """
+        require_pyspark(STREAM_READERS, "readStream with format commitlog")
+        from commitlog.spark.stream_reader import CommitlogStreamReader
+
         options = TailOptions.parse(self.options)
         # Spark sends this object to the tasks of every batch, which do not need the list of files.
         self._source.forget_files()
@@ -83,11 +88,15 @@ class CommitlogDataSource(DataSource):
         """
         return begin_job(self._target(), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CommitlogStreamWriter:
         """Return the writer of a micro-batch of a streaming query.
 
-        Raises the errors of `writer`, and `NotSupported` for output modes other than ``append``.
+        Raises the errors of `writer`, and `NotSupported` for output modes other than ``append``, and
+        before PySpark 4.1.
         """
+        require_pyspark(STREAM_WRITERS, "writeStream with format commitlog")
+        from commitlog.spark.stream_writer import begin_stream
+
         return begin_stream(self._target(), schema, overwrite)
 
     def _target(self) -> Target:

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from attrs import field, frozen
 from pyspark.sql import Column
-from pyspark.sql import datasource as ds
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
@@ -33,17 +32,7 @@ __all__ = ["Pruning", "ReadFilter", "condition_of", "dump_filters", "parse_filte
 #: (or ``==``), ``<``, ``<=``, ``>``, ``>=`` and ``in``, whose value is a list.
 ReadFilter: TypeAlias = tuple[str, str, Any]
 
-_OPERATORS: Mapping[str, Callable[[tuple[str, ...], Any], ds.Filter]] = MappingProxyType(
-    {
-        "=": ds.EqualTo,
-        "==": ds.EqualTo,
-        "<": ds.LessThan,
-        "<=": ds.LessThanOrEqual,
-        ">": ds.GreaterThan,
-        ">=": ds.GreaterThanOrEqual,
-        "in": ds.In,
-    }
-)
+_OPERATORS = ("=", "==", "<", "<=", ">", ">=", "in")
 
 
 def dump_filters(filters: Sequence[ReadFilter]) -> str:
@@ -76,11 +65,11 @@ def parse_filters(text: str | None, schema: StructType) -> Pruning:
         raise ConfigurationError(f"option filters is not JSON: {error}") from error
     if not isinstance(items, list):
         raise ConfigurationError('option filters is a list, such as [["id", "=", "25"]]')
-    filters = []
+    filters: list[ReadFilter] = []
     for name, operator, value in map(_checked, items):
         kind = _kind_of(name, schema)
         values = [_value(name, kind, one) for one in (value if operator == "in" else [value])]
-        filters.append(_OPERATORS[operator]((name,), tuple(values) if operator == "in" else values[0]))
+        filters.append((name, operator, tuple(values) if operator == "in" else values[0]))
     return Pruning.of(filters, schema)
 
 
@@ -150,23 +139,23 @@ class Pruning:
     """The filters that every row has to satisfy. Thread-safe, and can be pickled.
 
     Attributes:
-        filters: the filters in Spark's form. By Spark's rules, a filter that is null is not satisfied.
+        filters: the filters, with values of Python types. A null value satisfies none of them.
         columns: the columns in the filters whose bounds can be compared, with their types.
     """
 
-    filters: tuple[ds.Filter, ...] = ()
+    filters: tuple[ReadFilter, ...] = ()
     columns: Mapping[str, pa.DataType] = field(factory=dict, hash=False)
 
     @classmethod
-    def of(cls, filters: Iterable[ds.Filter], schema: StructType) -> Pruning:
+    def of(cls, filters: Iterable[ReadFilter], schema: StructType) -> Pruning:
         """Return the pruning by `filters` of rows with the columns `schema`."""
         filters = tuple(filters)
-        named = {_attribute(each) for each in filters}
+        named = {name for name, _, _ in filters}
         columns = {
             column.name: arrow_type(column.dataType, column.name)
             for column in schema
             # Another collation orders strings differently, and different strings can be equal.
-            if (column.name,) in named
+            if column.name in named
             and (not isinstance(column.dataType, StringType) or column.dataType == StringType())
         }
         return cls(filters=filters, columns=columns)
@@ -189,7 +178,7 @@ class Pruning:
         return self._may_match(known)
 
     def _may_match(self, known: Mapping[str, _Values]) -> bool:
-        return all(_outcomes(each, known)[0] for each in self.filters)
+        return all(_may_match(each, known) for each in self.filters)
 
 
 @frozen(kw_only=True)
@@ -199,14 +188,12 @@ class _Values:
     Attributes:
         low: lower bound of all values; None: unknown.
         high: upper bound of all values; None: unknown.
-        null: whether a value may be null.
         some: whether a value may be other than null.
         kind: type of the values; None: unknown.
     """
 
     low: Any = None
     high: Any = None
-    null: bool = True
     some: bool = True
     kind: pa.DataType | None = None
 
@@ -218,111 +205,41 @@ class _Values:
         return cls(
             low=decode(low, kind).as_py(),
             high=decode(high, kind).as_py(),
-            null=nulls != 0,
             some=nulls is None or nulls != rows,
             kind=kind,
         )
-
-    @property
-    def only(self) -> Any:
-        """The only value apart from nulls, or None."""
-        # In some places of Spark, -0.0 equals 0.0; in others it does not.
-        floating = self.kind is not None and pa.types.is_floating(self.kind)
-        return None if floating or self.low != self.high else self.low
 
 
 def _in_file(file: DataFile, name: str, kind: pa.DataType) -> _Values:
     if name in file.partition:
         value = value_of(file.partition[name], kind).as_py()
-        return _Values(low=value, high=value, null=value is None, some=value is not None, kind=kind)
+        return _Values(low=value, high=value, some=value is not None, kind=kind)
     if name in file.stats:
         return _Values.bounded(*file.stats[name], kind=kind, rows=file.rows)
     return _Values()
 
 
-#: Whether a filter may be true for a row, and whether it may be false. Null is neither.
-_Outcomes = tuple[bool, bool]
-
-_UNKNOWN: _Outcomes = (True, True)
-
-
-def _attribute(each: ds.Filter) -> tuple[str, ...]:
-    while isinstance(each, ds.Not):
-        each = each.child
-    return getattr(each, "attribute", ())
-
-
-def _outcomes(each: ds.Filter, known: Mapping[str, _Values]) -> _Outcomes:
-    if isinstance(each, ds.Not):
-        true, false = _outcomes(each.child, known)
-        return false, true
-    path = _attribute(each)
-    values = known.get(path[0]) if len(path) == 1 else None
-    if values is None or values.kind is None:
-        return _UNKNOWN
-    match each:
-        case ds.IsNull():
-            return values.null, values.some
-        case ds.IsNotNull():
-            return values.some, values.null
-        case ds.EqualNullSafe(value=None):
-            return values.null, values.some
-        case ds.EqualNullSafe(value=value):
-            true, false = _equal(values, [value])
-            return values.some and true, values.null or (values.some and false)
-    true, false = _compared(each, values)
-    return values.some and true, values.some and false
-
-
-def _compared(each: ds.Filter, values: _Values) -> _Outcomes:
-    """Return the outcomes for those of `values` that are not null."""
-    match each:
-        case ds.EqualTo(value=value):
-            return _equal(values, [value])
-        case ds.In(value=wanted):
-            return _equal(values, wanted)
-        case ds.StringStartsWith(value=str(head)):
-            return _starts(values, head)
-        case ds.StringEndsWith(value=str(tail)) if isinstance(values.only, str):
-            return _certain(values.only.endswith(tail))
-        case ds.StringContains(value=str(inner)) if isinstance(values.only, str):
-            return _certain(inner in values.only)
-    low, high, value = values.low, values.high, getattr(each, "value", None)
-    if not _comparable(value, values.kind):
-        return _UNKNOWN
-    match each:
-        case ds.LessThan():
-            return low is None or low < value, high is None or high >= value
-        case ds.LessThanOrEqual():
-            return low is None or low <= value, high is None or high > value
-        case ds.GreaterThan():
-            return high is None or high > value, low is None or low <= value
-        case ds.GreaterThanOrEqual():
-            return high is None or high >= value, low is None or low < value
-    return _UNKNOWN
-
-
-def _certain(outcome: bool) -> _Outcomes:
-    return outcome, not outcome
-
-
-def _equal(values: _Values, wanted: Iterable[Any]) -> _Outcomes:
-    wanted = list(wanted)
-    if not all(_comparable(value, values.kind) for value in wanted):
-        return _UNKNOWN
+def _may_match(each: ReadFilter, known: Mapping[str, _Values]) -> bool:
+    """Return False if no value of a column satisfies the filter `each`."""
+    name, operator, value = each
+    values = known.get(name, _Values())
+    wanted = value if operator == "in" else [value]
+    if not values.some:
+        return False
+    if not all(_comparable(one, values.kind) for one in wanted):
+        return True
     low, high = values.low, values.high
-    true = any((low is None or low <= value) and (high is None or value <= high) for value in wanted)
-    return true, values.only is None or values.only not in wanted
-
-
-def _starts(values: _Values, head: str) -> _Outcomes:
-    low, high = values.low, values.high
-    if values.kind != pa.string():
-        return _UNKNOWN
-    true = (high is None or high >= head) and (low is None or low[: len(head)] <= head)
-    # A string between two strings with a common prefix has the same prefix.
-    false = low is None or high is None or not (low.startswith(head) and high.startswith(head))
-    return true, false
+    match operator:
+        case "=" | "==" | "in":
+            return any((low is None or low <= one) and (high is None or one <= high) for one in wanted)
+        case "<":
+            return low is None or low < value
+        case "<=":
+            return low is None or low <= value
+        case ">":
+            return high is None or high > value
+        case _:
+            return high is None or high >= value
 
 
 #: The column types that Python compares to values of a Python type in the same way as Spark.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
@@ -12,14 +13,22 @@ __all__ = ["active", "register", "unbounded"]
 
 
 def register(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a format with a classic session unless it is registered already.
+    """Register a format with a session unless it is registered already.
 
     Spark finds the modules pyspark_… by itself, but not everywhere: it does not find those of an
-    editable install outside the working directory, nor those in ``--py-files``. Spark warns if a format
-    is registered twice.
+    editable install outside the working directory, nor those in ``--py-files``. If a format is
+    registered twice, Spark warns, or raises (4.0).
     """
-    if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(source.name()):
+    if isinstance(spark, SparkSession):
+        sources = spark._jsparkSession.sessionState().dataSourceManager()
+        if not sources.dataSourceExists(source.name()):
+            spark.dataSource.register(source)
+        return
+    try:  # Spark Connect cannot be queried, and a warning goes to the server
         spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 @contextlib.contextmanager

@@ -9,13 +9,18 @@ import subprocess
 
 import pytest
 
+from commitlog.spark.versions import COMMITTER
+from support.environments import set_up_python
 from support.project import ROOT
 
 FLOORS = ROOT / "tests/floors.txt"
-PYTHON = ROOT / ".venv/floors/bin/python"
 
 #: Extras for users. Extras for tests, benchmarks and docs have no floor.
 EXTRAS = ("avro", "fsspec", "simulator", "spark")
+
+#: The first version with all parts of the package, which older declared versions have only some of.
+#: Those are in tests/spark/versions.
+COMPLETE = {"pyspark": "4.2"}
 
 #: Tests without servers and without a Spark session, by the dependencies that they reach. A session
 #: with the oldest Spark is in tests/spark/versions.
@@ -44,7 +49,7 @@ TESTS = {
 
 
 def test_the_constraints_are_the_declared_floors() -> None:
-    """The constraints file has the oldest declared version of each dependency of users."""
+    """The constraints file has the oldest complete version of each dependency of users."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     declared = config["options"]["install_requires"].split()
@@ -53,7 +58,9 @@ def test_the_constraints_are_the_declared_floors() -> None:
     floors = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)(?:,<[\d.]+)?", line) for line in declared]
     assert None not in floors
     lines = [line for line in FLOORS.read_text().splitlines() if not line.startswith("#")]
-    assert sorted(f"{floor[1]}=={floor[2]}" for floor in floors if floor) == lines
+    oldest = {floor[1]: floor[2] for floor in floors if floor}
+    assert sorted(f"{name}=={version}" for name, version in (oldest | COMPLETE).items()) == lines
+    assert oldest["pyspark"] == ".".join(map(str, COMMITTER))
 
 
 @pytest.mark.all
@@ -61,13 +68,10 @@ def test_the_constraints_are_the_declared_floors() -> None:
 @pytest.mark.parametrize("dependencies", TESTS)
 def test_the_floors_work(dependencies: str) -> None:
     """Tests of what uses the dependencies pass with the oldest declared versions of all of them."""
-    if not PYTHON.exists():
-        reason = f"there is no {PYTHON}, which ./run test --all sets up"
-        assert not os.environ.get("CI"), reason
-        pytest.skip(reason)
+    python = set_up_python("floors")
     done = subprocess.run(
         [
-            *(PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
             *("-m", "not servers and not spark and not campaign and not all", *TESTS[dependencies]),
             # The tests that fsspec 2024.12 has for implementations raise it.
             *("-W", "ignore::pytest.PytestRemovedIn10Warning"),

@@ -13,7 +13,7 @@ from support.source import MODULES, Module, circles
 FLOORS = (
     {"errors", "clock"},
     {"_util"},
-    {"extras", "paths"},
+    {"extras", "paths", "spark_jar"},
     {"_sqlite", "urls"},
     {"aws"},
     {"stores", "tables"},

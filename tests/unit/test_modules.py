@@ -41,7 +41,7 @@ def test_small_modules_are_shared() -> None:
         name
         for name, module in MODULES.items()
         if module.lines < SMALL
-        and module.file.stem not in ("__init__", "__main__")
+        and not _is_program(module)
         and len(importers()[name]) < 2
         and not _is_lazy(module)
         and not re.search(r"\bmodule\s+of\s+its\s+own\b", module.docstring)
@@ -56,13 +56,17 @@ def test_every_directory_is_a_package() -> None:
 
 def test_every_module_is_used() -> None:
     """Each module is imported, is a program, or is imported by name."""
-    programs = ("__init__", "__main__")
     unused = {
         name
         for name, module in MODULES.items()
-        if module.file.stem not in programs and not importers()[name] and not _is_lazy(module)
+        if not _is_program(module) and not importers()[name] and not _is_lazy(module)
     }
     assert not unused
+
+
+def _is_program(module: Module) -> bool:
+    """Return whether Python runs the module: a package, or a program."""
+    return module.file.stem in ("__init__", "__main__") or "__main__" in module.strings
 
 
 def _is_abstract(node: ast.ClassDef) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 
+from support.environments import set_up_python
 from support.project import ROOT
 
 #: Distributions that the package without extras installs, including indirect dependencies.
@@ -159,16 +160,6 @@ def test_the_extras_of_the_description_are_those_that_are_declared(built: Built)
 # -- environments --------------------------------------------------------------------------------------
 
 
-def environment_of(name: str) -> Path:
-    """Return the Python of an environment that ``./run test --all`` makes; skip if it is missing."""
-    python = ROOT / ".venv" / name / "bin/python"
-    if not python.exists():
-        reason = f"there is no {python}, which ./run test --all sets up"
-        assert not os.environ.get("CI"), reason
-        pytest.skip(reason)
-    return python
-
-
 def run(
     python: Path, site: Path, directory: Path, words: Sequence[object], status: int = 0
 ) -> subprocess.CompletedProcess[str]:
@@ -230,7 +221,7 @@ def run_examples(page: str, python: Path, site: Path, directory: Path) -> None:
 @pytest.mark.all
 def test_the_core_installs_few_distributions(tmp_path: Path) -> None:
     """They are the four that setup.cfg declares, and their dependencies."""
-    python = environment_of("core")
+    python = set_up_python("core")
     listed = subprocess.check_output(
         [python, "-m", "pip", "list", "--format=json", "--disable-pip-version-check"], cwd=tmp_path
     )
@@ -241,7 +232,7 @@ def test_the_core_installs_few_distributions(tmp_path: Path) -> None:
 @pytest.mark.all
 def test_the_core_works_without_extras(site: Path, tmp_path: Path) -> None:
     """Conditional writes, leases, the command, a stress run, and the kit without the simulator work."""
-    python = environment_of("core")
+    python = set_up_python("core")
     works(python, site, tmp_path)
     kit = [
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -270,7 +261,7 @@ def test_the_core_works_without_extras(site: Path, tmp_path: Path) -> None:
 )
 def test_a_missing_extra_is_named(use: str, user: str, extra: str, site: Path, tmp_path: Path) -> None:
     """The last line of the traceback says what to install."""
-    done = run(environment_of("core"), site, tmp_path, ["-c", use], status=1)
+    done = run(set_up_python("core"), site, tmp_path, ["-c", use], status=1)
     last = done.stderr.splitlines()[-1]
     assert re.fullmatch(rf"ImportError: {user} needs .*'commitlog-store\[{extra}\]'.*", last)
 
@@ -278,7 +269,7 @@ def test_a_missing_extra_is_named(use: str, user: str, extra: str, site: Path, t
 @pytest.mark.all
 def test_a_command_without_its_extra_says_what_to_install(site: Path, tmp_path: Path) -> None:
     """The status is that of wrong usage, and nothing is done."""
-    python = environment_of("core")
+    python = set_up_python("core")
     done = run(python, site, tmp_path, ["-m", "commitlog", "output", "compact", "out"], status=2)
     assert "commitlog-store[spark]" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -291,7 +282,7 @@ def test_an_interpreter_works(minor: int, site: Path, tmp_path: Path) -> None:
     environment = ROOT / f".venv/python3.{minor}"
     if not environment.exists():
         pytest.skip(f"there is no {environment}: ./run test --all found no working python3.{minor}")
-    python = environment_of(environment.name)
+    python = set_up_python(environment.name)
     assert run(python, site, tmp_path, ["-V"]).stdout.startswith(f"Python 3.{minor}.")
     works(python, site, tmp_path)
     has_greenlet = "from importlib.util import find_spec; print(find_spec('greenlet') is not None)"

@@ -17,6 +17,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from commitlog.spark.versions import DATA_SOURCES, require_pyspark
+
 if TYPE_CHECKING:
     from commitlog.spark.ingest.progress import IngestListener, IngestProgress, MetricsFile
     from commitlog.spark.ingest.source import IngestDataSource
@@ -27,6 +29,7 @@ __all__ = ["IngestDataSource", "IngestListener", "IngestProgress", "MetricsFile"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_pyspark(DATA_SOURCES, f"{__name__}.{name}")
     home = "source" if name == "IngestDataSource" else "progress"
     return getattr(import_module(f"{__name__}.{home}"), name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import MutableMapping
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -17,9 +18,12 @@ from commitlog.spark.files import Columns
 from commitlog.spark.files.types import replace_null_types, unify_schemas
 from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, RowBuilder, path_values
 from commitlog.spark.ingest.options import IngestOptions, default_state
-from commitlog.spark.ingest.reader import IngestReader
 from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
+from commitlog.spark.versions import STREAM_READERS, require_pyspark
 from commitlog.urls import Url, parse_table_url
+
+if TYPE_CHECKING:
+    from commitlog.spark.ingest.reader import IngestReader
 
 __all__ = ["IngestDataSource"]
 
@@ -30,9 +34,13 @@ class IngestDataSource(DataSource):
     ``spark.readStream.format("commitlog_ingest").option("fileFormat", "json")
     .option("state", "dynamodb://ingest").load("s3://landing/events/")``. Options and guarantees:
     ``docs/ingest.md``.
+
+    The class exists in every PySpark with data sources, because Spark looks it up. Before PySpark 4.2
+    it cannot be used: creating it raises `NotSupported`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        require_pyspark(STREAM_READERS, "format commitlog_ingest")
         super().__init__(options)
         self._inferred = False
 
@@ -58,6 +66,8 @@ class IngestDataSource(DataSource):
             NotSupported: columns cannot be read.
             TableNotFound: there is no table for the state.
         """
+        from commitlog.spark.ingest.reader import IngestReader
+
         options = IngestOptions.parse(self.options)
         check_columns(schema)
         new = options.new_columns or ("fail" if self._inferred else "ignore")

@@ -18,19 +18,16 @@ import org.apache.spark.internal.io.FileNameSpec;
 import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.LoggerFactory;
 import scala.Option;
-import scala.Tuple2;
-import scala.collection.Iterator;
-import scala.collection.immutable.Seq;
 
 /**
- * A commit protocol: Spark's file writers write below a hidden directory, and Python commits the files.
+ * A commit protocol: tasks write files that readers do not see, and the commit agent publishes them.
  *
- * On the driver, setupJob asks Python to begin a job. commitJob sends Python the list of all files, from
+ * On the driver, setupJob asks the agent to begin a job. commitJob sends it the list of all files, from
  * the messages of the task attempts that Spark accepted. Nothing is deleted before the commit:
  * deleteWithJob only records which directories the commit replaces.
  *
- * Janino compiles this class against one version of Spark 4, and it runs on all of them. So it uses
- * neither lambdas nor generics.
+ * Janino compiles this class against one Spark, and it runs on all of them from 3.5, for Scala 2.12 and
+ * 2.13. So it uses neither lambdas nor generics, and Scala's collections only by the class Scala.
  */
 public final class CommitlogCommitProtocol extends FileCommitProtocol implements Serializable {
     private static final String OPTIONS = "spark.commitlog.";
@@ -41,14 +38,16 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
     private final String path;
     private final boolean dynamic;
 
-    // Python's answer to setupJob, for the tasks.
+    // For the tasks: the name of the attempt, and where they write.
     private String attempt;
     private String directory;
-    private boolean temporary;
+    private boolean magic;
 
-    // Driver only.
+    // Driver only. The state has credentials, which the tasks must not get.
     private final transient List replaced = new ArrayList();
     private transient List staged;
+    private transient JsonNode state;
+    private transient String magicDirectory;
 
     // Tasks only.
     private transient TaskFiles files;
@@ -73,60 +72,88 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
 
     public void setupJob(JobContext context) {
         Configuration conf = context.getConfiguration();
-        Path root = qualified(conf);
+        FileSystem fs = fileSystem(conf);
+        Path root = fs.makeQualified(new Path(path));
         String named = dynamic ? null : NamedPartition.directoryIn(path);
         if (named != null && !replaced.contains(named)) {
             replaced.add(named);
         }
         Map request = request("begin");
         boolean local = "file".equals(root.toUri().getScheme());
-        request.put("path", local ? root.toUri().getPath() : root.toString());
+        boolean s3a = S3A.is(fs);
+        String url = s3a ? S3A.url(root) : root.toString();
+        request.put("path", local ? root.toUri().getPath() : url);
         request.put("options", new HashMap(conf.getPropsWithPrefix(OPTIONS)));
         request.put("thread", SparkContext.getOrCreate().getLocalProperty(OPTIONS + "jobId"));
         request.put("session", sessionOptions());
         request.put("table", committerOptions(Statement.optionsOfTable(path)));
-        request.put("statement", committerOptions(Statement.optionsOfStatement(path)));
+        Map statement = Statement.optionsOfStatement(path);
+        request.put("statement", statement == null ? null : committerOptions(statement));
         request.put("schema", conf.get(SCHEMA));
         request.put("replaced", replaced);
         request.put("dynamic", Boolean.valueOf(dynamic));
-        JsonNode job = Driver.ask(request);
-        attempt = job.get("attempt").asText();
-        directory = new Path(root, job.get("directory").asText()).toString();
-        temporary = job.get("temporary").asBoolean();
+        if (s3a) {
+            request.put("hadoop", S3A.settings(conf, root.toUri().getHost()));
+        }
+        JsonNode job = Agent.ask(request);
         staged = new ArrayList();
+        state = job.get("state");
+        Agent.register(jobId, state);
+        attempt = job.get("attempt").asText();
+        magic = "magic".equals(job.get("staging").asText());
+        if (magic) {
+            try {
+                magicDirectory = S3A.magicDirectory(fs, root, attempt);
+            } catch (CommitException e) {
+                abortJob(context);
+                throw e;
+            }
+        }
+        String below = magic ? magicDirectory : job.get("directory").asText();
+        directory = below.length() == 0 ? root.toString() : new Path(root, below).toString();
     }
 
     public void onTaskCommit(FileCommitProtocol.TaskCommitMessage message) {
         staged.addAll((List) message.obj());
     }
 
-    public void commitJob(JobContext context, Seq messages) {
+    /** Called by Spark for Scala 2.13. */
+    public void commitJob(JobContext context, scala.collection.immutable.Seq messages) {
+        commit(Scala.list(messages));
+    }
+
+    /** Called by Spark for Scala 2.12. */
+    public void commitJob(JobContext context, scala.collection.Seq messages) {
+        commit(Scala.list(messages));
+    }
+
+    private void commit(List messages) {
         List all = new ArrayList();
-        for (Iterator i = messages.iterator(); i.hasNext();) {
-            all.addAll((List) ((FileCommitProtocol.TaskCommitMessage) i.next()).obj());
+        for (Object message : messages) {
+            all.addAll((List) ((FileCommitProtocol.TaskCommitMessage) message).obj());
         }
-        Map request = request("commit");
-        request.put("files", all);
-        Driver.ask(request);
-        clean(context);
+        Agent.ask(ending("commit", all));
+        Agent.unregister(jobId);
     }
 
     public void abortJob(JobContext context) {
         // An exception here would hide the cause of the job's failure.
         try {
-            Map request = request("abort");
-            request.put("files", staged);
-            Driver.ask(request);
-            clean(context);
+            if (state != null) { // else the job was not begun
+                Agent.ask(ending("abort", staged));
+            }
         } catch (RuntimeException e) {
             LoggerFactory.getLogger(getClass()).warn("job " + jobId + " could not be aborted", e);
+        } finally {
+            Agent.unregister(jobId);
         }
     }
 
     // tasks
 
     public void setupTask(TaskAttemptContext context) {
-        files = new TaskFiles(directory);
+        String root = magic ? S3A.taskDirectory(directory, context.getTaskAttemptID()) : directory;
+        files = new TaskFiles(root, magic);
     }
 
     public String newTaskTempFile(TaskAttemptContext context, Option dir, FileNameSpec spec) {
@@ -153,7 +180,8 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
 
     public FileCommitProtocol.TaskCommitMessage commitTask(TaskAttemptContext context) {
         try {
-            return new FileCommitProtocol.TaskCommitMessage(files.finish(context.getConfiguration()));
+            return new FileCommitProtocol.TaskCommitMessage(
+                files.finish(context.getConfiguration(), context.getTaskAttemptID()));
         } catch (IOException e) {
             throw new CommitException("the task's files could not be completed: " + e.getMessage(), e);
         }
@@ -161,7 +189,7 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
 
     public void abortTask(TaskAttemptContext context) {
         try {
-            files.drop(context.getConfiguration());
+            files.drop(context.getConfiguration(), context.getTaskAttemptID());
         } catch (IOException e) {
             LoggerFactory.getLogger(getClass()).warn("files of a failed task are left for gc", e);
         }
@@ -172,18 +200,20 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
     private Map request(String call) {
         Map request = new HashMap();
         request.put("call", call);
-        request.put("job", jobId);
+        return request;
+    }
+
+    private Map ending(String call, List found) {
+        Map request = request(call);
+        request.put("state", state);
+        request.put("files", found);
+        request.put("magic", magicDirectory);
         return request;
     }
 
     /** Returns the settings of the session, without those of the write. */
     private static Map sessionOptions() {
-        Map all = new HashMap();
-        for (Iterator i = SQLConf.get().getAllConfs().iterator(); i.hasNext();) {
-            Tuple2 each = (Tuple2) i.next();
-            all.put(each._1(), each._2());
-        }
-        return committerOptions(all);
+        return committerOptions(Scala.map(SQLConf.get().getAllConfs()));
     }
 
     /** Returns the committer's options among `options`, by their names without the prefix. */
@@ -198,24 +228,11 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         return found;
     }
 
-    private Path qualified(Configuration conf) {
+    private FileSystem fileSystem(Configuration conf) {
         try {
-            Path root = new Path(path);
-            return root.getFileSystem(conf).makeQualified(root);
+            return new Path(path).getFileSystem(conf);
         } catch (IOException e) {
             throw new CommitException("no access to " + path + ": " + e.getMessage(), e);
-        }
-    }
-
-    /** Removes the files of unsuccessful attempts. If this fails, gc removes them. */
-    private void clean(JobContext context) {
-        if (temporary) {
-            try {
-                Path rest = new Path(directory);
-                rest.getFileSystem(context.getConfiguration()).delete(rest, true);
-            } catch (Exception e) {
-                LoggerFactory.getLogger(getClass()).warn(directory + " is left for gc", e);
-            }
         }
     }
 

@@ -1,11 +1,10 @@
 package io.commitlog;
 
+import java.util.Map;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
-import scala.Option;
-import scala.collection.Iterator;
 
 /**
  * The partition that a statement names to overwrite: INSERT OVERWRITE t PARTITION (k = 1).
@@ -21,19 +20,20 @@ final class NamedPartition {
     static String directoryIn(String output) {
         InsertIntoHadoopFsRelationCommand insert = Statement.writing(output);
         boolean named = insert != null && insert.mode() == SaveMode.Overwrite
-            && !insert.staticPartitions().isEmpty();
+            && !Scala.map(insert.staticPartitions()).isEmpty();
         return named ? directory(insert) : null;
     }
 
     private static String directory(InsertIntoHadoopFsRelationCommand insert) {
+        Map values = Scala.map(insert.staticPartitions());
         StringBuilder path = new StringBuilder();
-        for (Iterator i = insert.partitionColumns().iterator(); i.hasNext();) {
-            String name = ((Attribute) i.next()).name();
-            Option value = insert.staticPartitions().get(name);
-            if (value.isDefined()) {
+        for (Object column : Scala.list(insert, "partitionColumns")) {
+            String name = ((Attribute) column).name();
+            String value = (String) values.get(name);
+            if (value != null) {
                 String separator = path.length() == 0 ? "" : "/";
                 path.append(separator);
-                path.append(ExternalCatalogUtils.getPartitionPathString(name, (String) value.get()));
+                path.append(ExternalCatalogUtils.getPartitionPathString(name, value));
             }
         }
         return path.toString();

@@ -2,6 +2,7 @@ package io.commitlog;
 
 import java.lang.reflect.Method;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.Map;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
@@ -10,8 +11,6 @@ import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.command.CreateDataSourceTableAsSelectCommand;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
-import scala.Tuple2;
-import scala.collection.Iterator;
 
 /** The SQL statement that runs in this thread and writes to an output. */
 final class Statement {
@@ -30,12 +29,15 @@ final class Statement {
         return hasTable ? options((CatalogTable) insert.catalogTable().get()) : new HashMap();
     }
 
-    /** Returns the options of saveAsTable or CREATE TABLE ... AS SELECT; empty for other statements. */
+    /**
+     * Returns the options of saveAsTable or CREATE TABLE ... AS SELECT; empty for other statements. Returns
+     * null for saveAsTable with a table that exists on Spark before 4.1, which does not keep its options.
+     */
     static Map optionsOfStatement(String output) {
         // Spark runs the part that writes as a statement of its own.
         QueryExecution root = running(SQLExecution.EXECUTION_ROOT_ID_KEY());
         if (root != null) {
-            // saveAsTable: CreateTable up to Spark 4.2, SaveAsV1TableCommand since.
+            // saveAsTable: CreateTable from Spark 4.1 on, SaveAsV1TableCommand from 4.3 on.
             try {
                 Method described = root.logical().getClass().getMethod("tableDesc", new Class[0]);
                 return options((CatalogTable) described.invoke(root.logical(), new Object[0]));
@@ -46,7 +48,10 @@ final class Statement {
         CreateDataSourceTableAsSelectCommand creation = root == null ? null : creation(root.analyzed());
         InsertIntoHadoopFsRelationCommand insert = writing(output);
         boolean hasTable = insert != null && insert.catalogTable().isDefined();
-        return creation == null || hasTable ? new HashMap() : options(creation.table());
+        if (creation == null) {
+            return new HashMap();
+        }
+        return hasTable ? null : options(creation.table());
     }
 
     private static CreateDataSourceTableAsSelectCommand creation(LogicalPlan plan) {
@@ -54,7 +59,7 @@ final class Statement {
             return (CreateDataSourceTableAsSelectCommand) plan;
         }
         CreateDataSourceTableAsSelectCommand found = null;
-        for (Iterator i = plan.children().iterator(); found == null && i.hasNext();) {
+        for (Iterator i = Scala.list(plan, "children").iterator(); found == null && i.hasNext();) {
             found = creation((LogicalPlan) i.next());
         }
         return found;
@@ -71,18 +76,13 @@ final class Statement {
             return output.equals(insert.outputPath().toString()) ? insert : null;
         }
         InsertIntoHadoopFsRelationCommand found = null;
-        for (Iterator i = plan.children().iterator(); found == null && i.hasNext();) {
+        for (Iterator i = Scala.list(plan, "children").iterator(); found == null && i.hasNext();) {
             found = find((LogicalPlan) i.next(), output);
         }
         return found;
     }
 
     private static Map options(CatalogTable table) {
-        Map options = new HashMap();
-        for (Iterator i = table.storage().properties().iterator(); i.hasNext();) {
-            Tuple2 each = (Tuple2) i.next();
-            options.put(each._1(), each._2());
-        }
-        return options;
+        return Scala.map(table.storage().properties());
     }
 }

@@ -17,15 +17,18 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
 
 /** The files of one task attempt. Not thread-safe. */
 final class TaskFiles implements Serializable {
     private final String root;
+    private final boolean magic;
     private final List names = new ArrayList();
 
-    /** Creates an empty list of files. All of them will be below the directory `root`. */
-    TaskFiles(String root) {
+    /** Creates an empty list of files. All of them will be below the directory `root`, a magic one or not. */
+    TaskFiles(String root, boolean magic) {
         this.root = root;
+        this.magic = magic;
     }
 
     /** Adds a file by its name, relative to the root; returns its path. */
@@ -34,10 +37,13 @@ final class TaskFiles implements Serializable {
         return new Path(root, name).toString();
     }
 
-    /** Syncs the files to disk; returns their names and sizes. */
-    ArrayList finish(Configuration conf) throws IOException {
+    /** Makes the files durable; returns their names and sizes, and the uploads of magic paths. */
+    ArrayList finish(Configuration conf, TaskAttemptID attempt) throws IOException {
         FileSystem fs = new Path(root).getFileSystem(conf);
         ArrayList found = new ArrayList();
+        if (magic) {
+            return S3A.uploads(fs, root, names, attempt);
+        }
         Set directories = new LinkedHashSet();
         for (int i = 0; i < names.size(); i++) {
             String name = (String) names.get(i);
@@ -71,8 +77,12 @@ final class TaskFiles implements Serializable {
         return found;
     }
 
-    /** Removes the files. */
-    void drop(Configuration conf) throws IOException {
+    /** Removes the files. Uploads of magic paths are left to the end of the job, which lists them. */
+    void drop(Configuration conf, TaskAttemptID attempt) throws IOException {
+        if (magic) {
+            S3A.takeRecords(new Path(root).getFileSystem(conf), attempt);
+            return;
+        }
         FileSystem fs = new Path(root).getFileSystem(conf);
         for (int i = 0; i < names.size(); i++) {
             fs.delete(new Path(root, (String) names.get(i)), false);

@@ -1,4 +1,7 @@
-"""Streaming queries: the reader of new commits of an output, and the writer of micro-batches."""
+"""Streaming queries that read: the reader of new commits of an output.
+
+This module needs `versions.STREAM_READERS`.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from attrs import frozen
-from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -25,30 +22,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from commitlog.errors import (
-    CommitError,
-    JobAlreadyCommitted,
-    NotFound,
-    StateMismatch,
-    UnknownColumns,
-)
+from commitlog.errors import NotFound, StateMismatch, UnknownColumns
 from commitlog.outputs import DataFile, Output, Position, Tail
 from commitlog.spark.batch import check_requested, group_files, read_files
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
-from commitlog.spark.targets.base import PUBLISHERS, JobOfBatch, MicroBatch, Target
+from commitlog.spark.targets.base import PUBLISHERS
 from commitlog.spark.targets.output import OpenOutput, TailOptions, locate_in
-from commitlog.spark.tasks import TaskCommitted, files_of, freeze_gc, writable, write_task
+from commitlog.spark.tasks import freeze_gc
 
-__all__ = [
-    "CommitlogStreamReader",
-    "CommitlogStreamWriter",
-    "begin_stream",
-    "current_batch",
-]
+__all__ = ["CommitlogStreamReader"]
 
-
-# -- reading -----------------------------------------------------------------------------------------
 
 #: Member of the offset that ends a query's first batch: the offset where that batch begins.
 _BEGIN = "begin"
@@ -216,70 +200,3 @@ class CommitlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                     " it goes on with the columns that the output has then. Or name the columns to read,"
                     " in schema(…)"
                 )
-
-
-# -- writing -----------------------------------------------------------------------------------------
-
-# Spark's names for them among the local properties of a task.
-_QUERY, _RUN, _BATCH = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
-
-
-def begin_stream(target: Target, schema: StructType, overwrite: bool) -> CommitlogStreamWriter:
-    """Return the writer of a micro-batch with rows of `schema`.
-
-    Raises the errors of `Target.begin_stream`, and `NotSupported` for output mode ``complete``, which
-    `overwrite` stands for.
-    """
-    target.options.check_stream(overwrite)
-    columns = writable(schema, target.options)
-    return CommitlogStreamWriter(target, target.begin_stream(columns), columns)
-
-
-class CommitlogStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one micro-batch, which is a job of its own.
-
-    Spark creates it twice for every batch, once for the tasks and once for the commit. The tasks know
-    the number of the batch, and send the job to the driver.
-
-    Args:
-        target: the target.
-        job_of: returns the job of a batch.
-        columns: columns of the rows.
-    """
-
-    def __init__(self, target: Target, job_of: JobOfBatch, columns: StructType) -> None:
-        self._target = target
-        self._job_of = job_of
-        self._columns = columns
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitted:
-        """Write the rows of one task attempt; see `write_task`."""
-        return write_task(self._target, self._job_of(current_batch()), self._columns, iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit the batch; if an earlier run has committed it, drop the files of this one."""
-        if not messages:
-            return  # a batch without tasks has no rows
-        files = files_of(messages)
-        job = cast(TaskCommitted, messages[0]).job
-        try:
-            self._target.commit(job, files)
-        except JobAlreadyCommitted:
-            # This attempt may have committed it, in an earlier call that was interrupted.
-            self._target.abort(job, files)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort this run of the batch, unless it was committed."""
-        sent = [message for message in messages if message is not None]
-        if sent:  # otherwise no job is known, and cleanups of the target find the files
-            self._target.abort(cast(TaskCommitted, sent[0]).job, files_of(sent))
-
-
-def current_batch() -> MicroBatch:
-    """Return the micro-batch of the current task."""
-    context = TaskContext.get()
-    assert context is not None
-    query, run, number = (context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH))
-    if query is None or number is None:
-        raise CommitError("Spark does not tell which batch of which query this is")
-    return MicroBatch(query, str(run), int(number))

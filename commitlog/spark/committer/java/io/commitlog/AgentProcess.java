@@ -1,0 +1,221 @@
+package io.commitlog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.util.HashMap;
+import java.util.LinkedList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * One process of the commit agent, commitlog.spark.committer.agent, which has the protocol. Thread-safe.
+ *
+ * A thread reads its answers, another one logs what it writes to its standard error.
+ */
+final class AgentProcess implements Runnable {
+    /** Version of the requests and answers. */
+    static final int PROTOCOL = 1;
+
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final Logger LOG = LoggerFactory.getLogger("io.commitlog.Agent");
+    private static final int KEPT_LINES = 20;
+
+    private final Process process;
+    private final OutputStream requests;
+    private final Map answers = new HashMap(); // by request id; null: not answered yet
+    private final LinkedList lastLines = new LinkedList();
+    private final Thread logger;
+    private long lastId = 0;
+    private boolean ended = false;
+
+    /** Starts the process. `pythonPath` is added to its PYTHONPATH. */
+    AgentProcess(List command, String pythonPath) throws IOException {
+        ProcessBuilder builder = new ProcessBuilder(command);
+        if (pythonPath.length() > 0) {
+            String present = (String) builder.environment().get("PYTHONPATH");
+            boolean alone = present == null || present.length() == 0;
+            builder.environment().put(
+                "PYTHONPATH", alone ? pythonPath : pythonPath + File.pathSeparator + present);
+        }
+        process = builder.start();
+        requests = process.getOutputStream();
+        logger = daemon(new ErrorLines(), "commitlog-agent-log");
+        daemon(this, "commitlog-agent");
+    }
+
+    private static Thread daemon(Runnable work, String name) {
+        Thread thread = new Thread(work, name);
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
+    /** Reads the answers until the process ends. */
+    public void run() {
+        try {
+            BufferedReader lines =
+                new BufferedReader(new InputStreamReader(process.getInputStream(), "UTF-8"));
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                JsonNode answer = JSON.readTree(line);
+                if (answer == null || !answer.has("id")) {
+                    throw new IOException("not an answer: " + line);
+                }
+                Long id = Long.valueOf(answer.get("id").asLong());
+                synchronized (answers) {
+                    if (answers.containsKey(id)) {
+                        answers.put(id, answer);
+                        answers.notifyAll();
+                    }
+                }
+            }
+        } catch (IOException e) {
+            LOG.warn("an answer of the commit agent could not be read", e);
+        } finally {
+            if (waitFor(10) == null) { // it has closed its output only
+                kill();
+            }
+            synchronized (answers) {
+                ended = true;
+                answers.notifyAll();
+            }
+            Agent.ended(this);
+        }
+    }
+
+    /**
+     * Sends a request and returns its answer.
+     *
+     * Throws IOException if the process ended before it answered: the request may have had its effect.
+     * Throws CommitException with an error of the agent, or if `seconds` passed (0: it waits on).
+     */
+    JsonNode ask(Map request, long seconds) throws IOException {
+        Long id;
+        synchronized (answers) {
+            id = Long.valueOf(++lastId);
+            answers.put(id, null);
+        }
+        try {
+            Map sent = new HashMap(request);
+            sent.put("version", Integer.valueOf(PROTOCOL));
+            sent.put("id", id);
+            byte[] line = (JSON.writeValueAsString(sent) + "\n").getBytes("UTF-8");
+            synchronized (requests) {
+                requests.write(line);
+                requests.flush();
+            }
+            JsonNode answer = await(id, seconds);
+            if (answer.has("error")) {
+                throw new CommitException(answer.get("error").asText(), null);
+            }
+            return answer.get("answer");
+        } finally {
+            synchronized (answers) {
+                answers.remove(id);
+            }
+        }
+    }
+
+    private JsonNode await(Long id, long seconds) throws IOException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
+        synchronized (answers) {
+            while (answers.get(id) == null) {
+                if (ended) {
+                    throw new IOException("the commit agent has ended");
+                }
+                long left = seconds == 0 ? 0 : TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime()) + 1;
+                if (left < 0 || (seconds != 0 && left == 0)) {
+                    throw new CommitException(
+                        "commitlog.errors.Unavailable: the commit agent did not answer within " + seconds
+                        + " seconds", null);
+                }
+                try {
+                    answers.wait(left);
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                    throw new CommitException(
+                        "commitlog.errors.OutcomeUnknown: interrupted while the commit agent worked", e);
+                }
+            }
+            return (JsonNode) answers.get(id);
+        }
+    }
+
+    /** Returns whether the process can take requests. */
+    boolean isRunning() {
+        synchronized (answers) {
+            return !ended;
+        }
+    }
+
+    /** Returns how the process ended, with the last lines that it wrote to its standard error. */
+    String epitaph() {
+        Integer code = waitFor(5);
+        try {
+            logger.join(1000); // a child of the process may keep its standard error open
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        StringBuilder text = new StringBuilder(code == null ? "no exit code" : "exit code " + code);
+        synchronized (lastLines) {
+            for (Object line : lastLines) {
+                text.append("\n    ").append(line);
+            }
+        }
+        return text.toString();
+    }
+
+    /** Ends the process: it ends with its standard input. */
+    void close() {
+        try {
+            requests.close();
+        } catch (IOException e) {
+            kill();
+        }
+    }
+
+    /** Returns the exit code, or null if the process does not end within `seconds`. */
+    private Integer waitFor(long seconds) {
+        try {
+            boolean over = process.waitFor(seconds, TimeUnit.SECONDS);
+            return over ? Integer.valueOf(process.exitValue()) : null;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return null;
+        }
+    }
+
+    /** Kills the process, whatever it does. */
+    void kill() {
+        process.destroyForcibly();
+    }
+
+    /** Logs the lines of the standard error. */
+    private final class ErrorLines implements Runnable {
+        public void run() {
+            try {
+                InputStream errors = process.getErrorStream();
+                BufferedReader lines = new BufferedReader(new InputStreamReader(errors, "UTF-8"));
+                for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                    synchronized (lastLines) {
+                        lastLines.add(line);
+                        if (lastLines.size() > KEPT_LINES) {
+                            lastLines.removeFirst();
+                        }
+                    }
+                    LOG.warn(line);
+                }
+            } catch (IOException e) {
+                LOG.debug("the standard error of the commit agent is closed", e);
+            }
+        }
+    }
+}

@@ -1,0 +1,592 @@
+"""Jobs of Spark's file writers, committed to outputs.
+
+The tasks have written their files before the commit. Where they wrote them depends on the output:
+
+* a listed output in a local directory: below a hidden directory. Each file becomes a staged upload of
+  the store with one rename.
+* a listed output in S3: at a magic path of S3A, so each file is a multipart upload that is not completed
+  (Hadoop's "S3A Committers: Architecture and Implementation", section "Magic Committer").
+* a logged output: at their final paths, which no listing shows.
+
+`JobCommitter` keeps nothing that a new process could not have: `JobCommitter.begin` returns the state of
+a job as plain data, and the later calls bring it back. So the process may be replaced between two calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from attrs import asdict, evolve, field, frozen
+from pyspark.sql.types import StringType, StructField, StructType
+
+from commitlog._util.concurrency import Executor
+from commitlog.commit import ConditionalStore
+from commitlog.errors import (
+    CommitError,
+    ConfigurationError,
+    CorruptRecord,
+    JobAborted,
+    JobAlreadyCommitted,
+    NotSupported,
+    OutcomeUnknown,
+    PublishIncomplete,
+)
+from commitlog.outputs import Job, Mode, Output, StagedFile, State
+from commitlog.outputs.foreign import ForeignFile, lies_in, partition_in
+from commitlog.outputs.job import HIDDEN
+from commitlog.paths import join
+from commitlog.spark.committer.heartbeat import send_heartbeats
+from commitlog.spark.committer.s3a import s3_connection, s3_url
+from commitlog.spark.options import connection_names
+from commitlog.spark.partitions import check_spelling
+from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, merge_schemas, nullable
+from commitlog.spark.targets.output import WriteOptions, open_output, warn_of_foreign
+from commitlog.stores.api import Staged
+from commitlog.stores.local.store import LocalStore
+from commitlog.urls import parse_store_url
+
+__all__ = ["JobCommitter", "settings"]
+
+_log = logging.getLogger(__name__)
+
+#: The settings ``spark.commitlog.…`` of one write, which do not apply to later writes to its table.
+WRITE_OPTIONS = ("jobId", "onDuplicate")
+
+#: All settings ``spark.commitlog.…`` of writes.
+OPTIONS = (
+    *WRITE_OPTIONS,
+    "visibility",
+    "commit",
+    *(name for name in connection_names("table") if name != "path"),
+)
+
+#: The settings ``spark.commitlog.…`` of the driver, which the Java half reads.
+DRIVER_OPTIONS = ("python",)
+
+#: Number of requests at the same time to publish files, as Hadoop's fs.s3a.committer.threads.
+_PUBLISHERS = 32
+
+#: Number of stores, and of connections, that are kept for later jobs. Expired credentials make new ones.
+_KEPT = 32
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: Seconds between two heartbeats of a running job.
+HEARTBEAT = 60.0
+
+
+@frozen(kw_only=True)
+class _Running:
+    """A job between its begin and its end.
+
+    Attributes:
+        options: options of its output.
+        output: the output, open.
+        job: the job.
+        replaced: directories of the partitions that it replaces as a whole. They may name only some of
+            the partition columns.
+        duplicate: True if the job was committed before and is skipped.
+        resources: stops the heartbeats and closes the output.
+        lock: held by the call that ends the job.
+    """
+
+    options: WriteOptions
+    output: Output
+    job: Job
+    replaced: Sequence[str]
+    duplicate: bool
+    resources: ExitStack = field(repr=False)
+    lock: threading.Lock = field(factory=threading.Lock, repr=False)
+
+    @property
+    def in_s3(self) -> bool:
+        """True if the output is in S3."""
+        return parse_store_url(self.output.store.url).scheme == "s3"
+
+    @property
+    def staging(self) -> str:
+        """The directory of the files before the commit, relative to the output; not for magic paths."""
+        return HIDDEN if self.job.visibility == "logged" else join(HIDDEN, self.job.attempt)
+
+
+class JobCommitter:
+    """Begins, commits and aborts jobs. Thread-safe: jobs run concurrently.
+
+    Args:
+        heartbeat: seconds between two heartbeats of a running job.
+    """
+
+    def __init__(self, *, heartbeat: float = HEARTBEAT) -> None:
+        self._heartbeat = heartbeat
+        self._running: dict[str, _Running] = {}
+        self._stores: dict[Hashable, ConditionalStore] = {}
+        self._connections: dict[tuple[str, frozenset[tuple[str, str]]], Mapping[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a job.
+
+        Args:
+            request: ``path``: URL of the directory; ``hadoop``: settings of its file system; ``schema``:
+                columns of the files in Spark's JSON, or None; ``replaced``: directories that the job
+                replaces, relative to the output, "" for all of it; ``dynamic``: whether it replaces
+                the partitions of its own files; besides those of `settings`.
+
+        Returns:
+            ``attempt``: name of the attempt, which every name of a file must have; ``staging``: how
+            tasks write, ``magic`` or ``directory``; ``directory``: where they write, relative to the
+            output; ``state``: the job, for the later calls.
+
+        Raises the errors of `Output.begin`, and `ConfigurationError` or `NotSupported` for a place or a
+        setting. Nothing was changed then.
+        """
+        options = {"path": _url(request["path"]), **settings(request)}
+        replaced: list[str] = request["replaced"]
+        with ExitStack() as resources:
+            place = {"options": options, "hadoop": request.get("hadoop")}
+            parsed, output = self._open(place, resources)
+            attempt, duplicate = output.new_attempt(), False
+            mode = _mode(replaced, request["dynamic"])
+            columns = _columns(request["schema"])
+
+            def merge(state: State) -> str:
+                assert columns is not None
+                return _merged(columns, State() if mode == "overwrite" else state)
+
+            begin = partial(
+                output.begin,
+                mode=mode,
+                schema=None if columns is None else merge,
+                visibility=parsed.visibility,
+                attempt=attempt,
+            )
+            try:
+                job = begin(parsed.job.job_id)
+            except JobAlreadyCommitted:
+                if parsed.job.on_duplicate == "error":
+                    raise
+                # The tasks run in any case: their files are dropped.
+                job, duplicate = begin(None), True
+            if mode == "append" and not job.last_commit:
+                warn_of_foreign(output)
+            state = {
+                **place,
+                "job": asdict(job),
+                "replaced": [prefix for prefix in replaced if prefix],
+                "duplicate": duplicate,
+            }
+            running = self._run(state, parsed, output, resources)
+        magic = running.in_s3 and job.visibility == "listed"
+        return {
+            "attempt": attempt,
+            "staging": "magic" if magic else "directory",
+            "directory": "" if magic else running.staging,
+            "state": state,
+        }
+
+    def resume(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send the heartbeats of a job that another process has begun; ``state`` is of `begin`."""
+        self._get(request["state"])
+        return {}
+
+    def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Commit a job. May be called again, also in another process.
+
+        Args:
+            request: ``state``: from `begin`; ``files``: the files that tasks report, see `_staged`;
+                ``magic``: the directory of the job's magic paths, relative to the output, if tasks wrote
+                there; ``again``: whether an earlier call may have reached its commit point.
+
+        Raises the errors of `Output.commit`, except that an unknown outcome is settled first: the job is
+        either committed and visible, and the call returns, or it is excluded permanently.
+        """
+        running = self._get(request["state"])
+        with running.lock:
+            if running.duplicate:
+                _drop(running, request["files"])
+            else:
+                self._commit(running, request)
+            _clean(running, request)
+        self._end(running.job.attempt)
+        return {}
+
+    def abort(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Exclude a job permanently, and drop its files; do nothing if it is committed.
+
+        Arguments as for `commit`; ``files`` are the files that are known. May be called again. If a
+        commit of the job is running, as after an interrupt, it comes first.
+        """
+        running = self._get(request["state"])
+        with running.lock:
+            self._end(running.job.attempt, close=False)  # even if the abort fails: no call follows
+            with running.resources:
+                logged = running.job.visibility == "logged"
+                known = _in_place(running, request["files"]) if logged else []
+                if running.output.abort(running.job, known) is None:
+                    _clean(running, request)
+        return {}
+
+    # inside
+
+    def _run(
+        self, state: Mapping[str, Any], options: WriteOptions, output: Output, resources: ExitStack
+    ) -> _Running:
+        """Begin to send heartbeats; take over `resources`."""
+        job = Job(**{**state["job"], "replaces": ()})
+        with self._lock:
+            running = self._running.get(job.attempt)
+            if running is None:
+                resources.enter_context(send_heartbeats(output, job.attempt, self._heartbeat))
+                running = self._running[job.attempt] = _Running(
+                    options=options,
+                    output=output,
+                    job=job,
+                    replaced=state["replaced"],
+                    duplicate=state["duplicate"],
+                    resources=resources.pop_all(),
+                )
+        return running
+
+    def _get(self, state: Mapping[str, Any]) -> _Running:
+        """Return a running job; open its output if another process has begun it."""
+        with self._lock:
+            running = self._running.get(state["job"]["attempt"])
+        if running is not None:
+            return running
+        with ExitStack() as resources:
+            options, output = self._open(state, resources)
+            return self._run(state, options, output, resources)
+
+    def open_output(self, options: WriteOptions, executor: Executor) -> Output:
+        """Open the output at `options`. The caller closes its store, unless it is in S3.
+
+        All outputs in a bucket share one store, with its connections and its probe results, as long as
+        the process lives.
+        """
+        url = parse_store_url(options.url)
+        if url.scheme != "s3":
+            return open_output(options, executor)
+        bucket = evolve(options, url=str(evolve(url, prefix="")))
+        connection = dict(bucket.connection)
+        key = (
+            bucket.url,
+            bucket.table,
+            id(connection.pop("session", None)),  # the session lives as long as its connection
+            frozenset(connection.items()),
+            frozenset(bucket.table_options.items()),
+        )
+        with self._lock:
+            store = self._stores.get(key)
+            if store is None:
+                _make_room(self._stores)
+                store = self._stores[key] = bucket.open()
+                # While the tasks run, so that the commit does not wait for it.
+                threading.Thread(target=_probe, args=(store,), daemon=True).start()
+        return Output(store, url.prefix, executor=executor)
+
+    def _open(self, place: Mapping[str, Any], resources: ExitStack) -> tuple[WriteOptions, Output]:
+        """Open an output: ``options`` are of its write, ``hadoop`` the settings of S3A or None."""
+        options = WriteOptions.parse(place["options"])
+        if place["hadoop"] is not None:
+            known = self._connection(parse_store_url(options.url).name, place["hadoop"])
+            options = evolve(options, connection={**known, **options.connection})
+        executor = resources.enter_context(ThreadPoolExecutor(_PUBLISHERS))
+        output = self.open_output(options, executor)
+        if place["hadoop"] is None:
+            resources.enter_context(output.store)
+        return options, output
+
+    def _connection(self, bucket: str, hadoop: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return the arguments of `connect` for a bucket, made once for the same settings."""
+        key = bucket, frozenset(hadoop.items())
+        with self._lock:
+            known = self._connections.get(key)
+        if known is None:
+            known = s3_connection(hadoop, bucket).arguments()
+            with self._lock:
+                _make_room(self._connections)
+                known = self._connections.setdefault(key, known)
+        return known
+
+    def _end(self, attempt: str, *, close: bool = True) -> None:
+        with self._lock:
+            running = self._running.pop(attempt, None)
+        if running is not None and close:
+            running.resources.close()
+
+    def _commit(self, running: _Running, request: Mapping[str, Any]) -> None:
+        output, files = running.output, request["files"]
+        try:
+            job = _overwriting(running, files)
+            staged = _staged(running, files)
+            output.commit(_with_partitions(job, staged), staged, foreign=_foreign(running))
+        except PublishIncomplete:
+            raise
+        except JobAlreadyCommitted:
+            if output.resolve(running.job) is None and running.options.job.on_duplicate == "error":
+                raise
+        except CommitError as error:
+            # The log has the outcome of this call, or of an earlier one whose answer was lost.
+            if not (request.get("again") or isinstance(error, OutcomeUnknown)):
+                raise
+            try:
+                record = output.resolve(running.job)
+            except PublishIncomplete:
+                raise
+            except CommitError as other:
+                raise OutcomeUnknown(
+                    f"job {running.job.job_id!r} may or may not be committed, and the log could not be"
+                    f" read to find out ({other}). Run it again with the same job id"
+                ) from error
+            if record is None:
+                if not isinstance(error, OutcomeUnknown):
+                    raise
+                raise JobAborted(
+                    f"job {running.job.job_id!r} was not committed: {error}. It was aborted then, and"
+                    " nothing of it is visible. Run it again"
+                ) from error
+
+
+# -- settings ----------------------------------------------------------------------------------------
+
+
+def _url(path: str) -> str:
+    """Return the URL of the output for this library, from that of Hadoop."""
+    scheme = path.partition(":/")[0] if ":/" in path else "file"
+    if scheme == "s3a":
+        return s3_url(path)
+    if scheme == "file":
+        return path
+    advice = "Write to s3a://…, through S3A" if scheme in ("s3", "s3n") else "Write elsewhere"
+    raise NotSupported(
+        f"{path}: the committer publishes files in local directories and, through S3A, in S3; not in"
+        f" the file system {scheme!r}. {advice}, or set spark.sql.sources.commitProtocolClass to the"
+        " protocol of Spark, org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    )
+
+
+def settings(request: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a write by their documented names.
+
+    Spark keeps the options of saveAsTable and CREATE TABLE as properties of the table. It passes them to
+    every later write to the table, and does not pass the options of a later saveAsTable. So a job id in
+    the table's properties counts only if it is an option of the current statement.
+
+    Args:
+        request: ``options``: all options that Spark passes to the write; ``table``: those from the
+            properties of the table; ``statement``: those of saveAsTable or CREATE TABLE, None if Spark
+            hides them; ``session``: those of the session; ``thread``: the job id of the thread,
+            or None.
+
+    Raises `ConfigurationError` for an unknown setting, and `NotSupported` if a job id may be hidden.
+    """
+    of_table = _documented(request.get("table", {}))
+    kept = {name for name in WRITE_OPTIONS if name in of_table}
+    lowered = {name.lower() for name in kept}
+    found = _documented({n: v for n, v in request["options"].items() if n.lower() not in lowered})
+    for origin in ("session", "statement"):
+        values = _documented(request.get(origin) or {})
+        wanted = WRITE_OPTIONS if origin == "statement" else kept
+        found |= {name: values[name] for name in wanted if name in values}
+    if request.get("thread") is not None:
+        found.setdefault("jobId", request["thread"])
+    if request.get("statement", {}) is None and "jobId" in of_table and "jobId" not in found:
+        raise NotSupported(
+            "the table was created with a job id, and Spark before 4.1 hides the options of saveAsTable"
+            " with a table that exists. Nothing was written: set spark.commitlog.jobId for the thread"
+            " (sc.setLocalProperty) or for the session, or use insertInto for a write without an id"
+        )
+    return found
+
+
+def _documented(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings by their documented names: Spark stores those of a table in lower case."""
+    documented = {name.lower(): name for name in OPTIONS}
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        known = documented.get(name.lower())
+        if name.lower() in DRIVER_OPTIONS:
+            continue
+        if known is None:
+            listed = ", ".join(f"spark.commitlog.{each}" for each in OPTIONS)
+            raise ConfigurationError(f"unknown setting spark.commitlog.{name}; known: {listed}")
+        if found.setdefault(known, value) != value:
+            raise ConfigurationError(f"spark.commitlog.{known} is given twice, with different values")
+    return found
+
+
+def _mode(replaced: Sequence[str], dynamic: bool) -> Mode:
+    if "" in replaced:
+        return "overwrite"
+    return "overwrite-partitions" if replaced or dynamic else "append"
+
+
+def _columns(schema: str | None) -> StructType | None:
+    """Return the columns of the files; None if Spark gives none or a commit record cannot store them."""
+    if schema is None:
+        return None
+    try:
+        return nullable(load_schema(schema))
+    except (CorruptRecord, NotSupported):
+        return None  # intervals and the like: only Spark itself reads them
+
+
+def _merged(columns: StructType, state: State) -> str:
+    """Return the schema of the output after rows with `columns` are added."""
+    if state.schema is None:
+        return dump_schema(columns)
+    existing = load_schema(state.schema)
+    merged = merge_schemas(existing, columns)
+    if merged is None:
+        raise ConfigurationError(
+            f"the output has the columns {existing.simpleString()}, but the rows to append have"
+            f" {columns.simpleString()}, and no reader can read both: cast them, or overwrite the output"
+        )
+    # Return the same text for the same columns, so that concurrent jobs do not conflict.
+    return state.schema if merged == existing else dump_schema(merged)
+
+
+def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:
+    """Return `job` with the partition columns in its paths, as strings if their type is unknown.
+
+    Raises `NotSupported` if the type is known and readers would not read the same values.
+    """
+    if job.schema is None or not files:
+        return job
+    columns = load_schema(job.schema)
+    kinds = arrow_schema(columns)
+    for partition in {tuple(file.partition.items()) for file in files}:
+        check_spelling(dict(partition), kinds)
+    added = [StructField(name, StringType()) for name in files[0].partition if name not in columns.names]
+    return evolve(job, schema=dump_schema(StructType([*columns, *added]))) if added else job
+
+
+def _make_room(cache: dict[K, V]) -> None:
+    """Drop the oldest entry of a full cache. A job that uses it keeps it."""
+    if len(cache) >= _KEPT:
+        del cache[next(iter(cache))]
+
+
+def _probe(store: ConditionalStore) -> None:
+    try:
+        store.probe()
+    except CommitError as error:  # the commit has it, too
+        _log.debug("%s could not be probed: %s", store.url, error)
+
+
+# -- files -------------------------------------------------------------------------------------------
+
+
+def _staged(running: _Running, files: Iterable[Mapping[str, Any]]) -> list[StagedFile]:
+    """Return the files of a job, ready for the commit.
+
+    Args:
+        running: the job.
+        files: for each file its ``name``, relative to the output, and ``size`` in bytes; for an upload
+            also ``upload`` (its id), ``etags`` (of its parts, in order), and ``stored``: whether S3A has
+            stored the record of it.
+    """
+    if running.job.visibility == "logged":
+        return _in_place(running, files)
+    output = running.output
+    if running.in_s3:
+        return [
+            _file(output, "", each, upload_id=each["upload"], parts=tuple(each["etags"]))
+            for each in files
+        ]
+    placed = _in_place(running, files)
+    top = join(output.path, join(running.staging, ""))
+    targets = {
+        file.staged.path: join(output.path, file.staged.path.removeprefix(top)) for file in placed
+    }
+    with closing(LocalStore(output.store.url)) as store:
+        uploads = store.adopt(targets, key=running.job.attempt)
+    return [evolve(file, staged=staged) for file, staged in zip(placed, uploads, strict=True)]
+
+
+def _in_place(running: _Running, files: Iterable[Mapping[str, Any]]) -> list[StagedFile]:
+    """Return the files of a job at the paths where tasks wrote them."""
+    return [_file(running.output, running.staging, each) for each in files]
+
+
+def _file(
+    output: Output,
+    directory: str,
+    file: Mapping[str, Any],
+    *,
+    upload_id: str = "",
+    parts: tuple[str, ...] = (),
+) -> StagedFile:
+    name = file["name"]
+    path = join(output.path, join(directory, name))
+    # The name of a file is of one task attempt, which writes it once: it needs no nonce.
+    staged = Staged(path=path, upload_id=upload_id, size=file["size"], nonce="", parts=parts)
+    return StagedFile(staged=staged, partition=partition_in(name))
+
+
+def _overwriting(running: _Running, files: Iterable[Mapping[str, Any]]) -> Job:
+    """Return the job, with the list of files that it replaces if its mode does not imply them."""
+    # The slash distinguishes day=1 from day=10.
+    wanted = [partition_in(prefix + "/").items() for prefix in running.replaced]
+    if not wanted:
+        return running.job
+    new = [partition_in(file["name"]) for file in files]
+    replaced = [
+        file
+        for file in running.output.state().files.values()
+        if any(some <= file.partition.items() for some in wanted)
+    ]
+    if all(file.partition in new for file in replaced):
+        return running.job
+    # Some replaced partitions get no new rows: list the files, so that these become empty.
+    return evolve(running.job, mode="overwrite-files", replaces=tuple(file.path for file in replaced))
+
+
+def _foreign(running: _Running) -> list[ForeignFile] | None:
+    """Return the foreign files that a job replaces; None if its mode implies them."""
+    if running.job.mode == "overwrite" or not running.replaced:
+        return None
+    wanted = [partition_in(prefix + "/") for prefix in running.replaced]
+    found = running.output.foreign(prefix + "/" for prefix in running.replaced)
+    return [file for file in found if lies_in(file.path, wanted)]
+
+
+def _drop(running: _Running, files: Iterable[Mapping[str, Any]]) -> None:
+    """Drop the files of a duplicate, which was never a part of the output."""
+    if running.job.visibility == "logged":
+        running.output.drop(running.job, _in_place(running, files))
+    elif running.in_s3:
+        running.output.drop(running.job, _staged(running, files))
+
+
+def _clean(running: _Running, request: Mapping[str, Any]) -> None:
+    """Remove the other files of the tasks; a failure leaves them for gc.
+
+    The records of S3A are listed only if a task has read one: most S3A keep them in memory.
+    """
+    output, job = running.output, running.job
+    if job.visibility == "logged":
+        return
+    try:
+        if running.in_s3:
+            magic, files = request.get("magic"), request["files"]
+            if magic is not None and (not files or any(file["stored"] for file in files)):
+                rest = output.store.list(join(output.path, join(magic, "")))
+                for error in output.store.delete_many(info.path for info in rest).values():
+                    raise error
+        else:
+            top = Path(parse_store_url(output.store.url).name, output.path)
+            shutil.rmtree(top / running.staging)
+    except FileNotFoundError:
+        pass
+    except (CommitError, OSError) as error:
+        _log.warning("files of attempt %s are left for gc: %s", job.attempt, error)

@@ -1,0 +1,371 @@
+"""The settings and the jobs of Spark's own file writers, without Spark."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.connect import connect
+from commitlog.errors import (
+    ConfigurationError,
+    JobAborted,
+    JobAlreadyCommitted,
+    NotFound,
+    NotSupported,
+    OutcomeUnknown,
+    Unavailable,
+)
+from commitlog.oplog.codec import Document
+from commitlog.outputs import Output
+from commitlog.outputs.log import CommitLog
+from commitlog.outputs.publishing import Publisher
+from commitlog.spark.committer.jobs import JobCommitter, settings
+from support.committer_jobs import Directory, Driver, agent
+from support.outputs import Death
+
+
+def of_save_as_table(**fields: Any) -> dict[str, Any]:
+    """Return the settings of a write to a table with a job id, whose options Spark hides."""
+    properties = {"jobid": "first", "visibility": "logged"}
+    return {"options": properties, "table": properties, "statement": None, "session": {}, **fields}
+
+
+def test_a_job_id_that_spark_may_hide_is_refused() -> None:
+    """The job id of an earlier statement does not count, and that of this one is unknown."""
+    with pytest.raises(NotSupported, match="hides the options of saveAsTable"):
+        settings(of_save_as_table())
+
+
+@pytest.mark.parametrize("origin", [{"thread": "second"}, {"session": {"jobId": "second"}}])
+def test_another_job_id_is_used_instead(origin: dict[str, Any]) -> None:
+    """That of the thread or of the session."""
+    assert settings(of_save_as_table(**origin)) == {"visibility": "logged", "jobId": "second"}
+
+
+def test_a_table_without_a_job_id_is_written_without_one() -> None:
+    """Nothing shows that the statement has one."""
+    properties = {"visibility": "logged"}
+    assert settings(of_save_as_table(options=properties, table=properties)) == properties
+
+
+def test_unknown_settings_are_refused() -> None:
+    """The error lists the known ones. The setting of the driver's interpreter is none of a write."""
+    with pytest.raises(
+        ConfigurationError, match=r"unknown setting spark\.commitlog\.jobid2; known: .*jobId"
+    ):
+        settings({"options": {"jobid2": "a"}})
+    with pytest.raises(ConfigurationError, match=r"spark\.commitlog\.jobId is given twice"):
+        settings({"options": {"jobId": "a", "jobid": "b"}})
+    assert settings({"options": {"python": "/usr/bin/python3", "JOBID": "a"}}) == {"jobId": "a"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Directory:
+    """A directory for an output."""
+    (tmp_path / "out").mkdir()
+    return Directory(tmp_path / "out")
+
+
+#: Begins the life of another agent.
+NewAgent = Callable[..., JobCommitter]
+
+
+@pytest.fixture
+def new_agent() -> Any:
+    """Begin the life of another agent; all of them end with the test."""
+    with ExitStack() as lives:
+        yield lambda **options: lives.enter_context(agent(**options))
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "abfs", "gs", "s3", "s3n"])
+def test_other_file_systems_are_refused(new_agent: NewAgent, scheme: str) -> None:
+    """The error names the file system, and gives the way to write there."""
+    request = {"path": f"{scheme}://host/out", "options": {}, "replaced": [], "dynamic": False}
+    advice = "Write to s3a://…, through S3A" if scheme in ("s3", "s3n") else "Write elsewhere"
+    with pytest.raises(NotSupported, match=f"not in the file system {scheme!r}. {advice}, or set"):
+        new_agent().begin({**request, "schema": None})
+
+
+BOTH = pytest.mark.parametrize("visibility", ["listed", "logged"])
+
+
+def rows(place: Directory) -> list[str]:
+    """Return the content of all files that a reader of the log reads, sorted."""
+    with connect(str(place.path)) as store:
+        output = Output(store)
+        return sorted(store.get(output.locate(f)).data.decode() for f in output.snapshot().files)
+
+
+def versions(place: Directory) -> int:
+    """Return the number of commits."""
+    with connect(str(place.path)) as store:
+        return len(list(Output(store).log()))
+
+
+def commit_and_die(jobs: JobCommitter, job: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an agent die after the commit point of a job, before it publishes a file."""
+
+    def die(*_: object) -> None:
+        raise Death
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Publisher, "publish", die)
+        with pytest.raises(Death):
+            jobs.commit(job.request())
+
+
+@BOTH
+def test_another_agent_commits(place: Directory, new_agent: NewAgent, visibility: str) -> None:
+    """The state of the job travels as JSON. A commit that is sent once more changes nothing."""
+    job = Driver.begin(new_agent(), place, visibility=visibility, jobId="daily")
+    job.write("a", "b")
+    assert place.files() == {}
+    assert new_agent().commit(job.request(again=True)) == {}
+    assert rows(place) == ["a", "b"]
+    assert sorted(place.files().values()) == ([b"a", b"b"] if visibility == "listed" else [])
+    assert new_agent().commit(job.request(again=True)) == {}
+    assert rows(place) == ["a", "b"]
+    assert versions(place) == 1
+
+
+@BOTH
+def test_the_next_agent_publishes(
+    place: Directory, new_agent: NewAgent, visibility: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent dies after the commit point. The next one publishes the job and removes the old file."""
+    (place.path / "old").write_bytes(b"old")
+    job = Driver.begin(new_agent(), place, visibility=visibility, replaced=[""])
+    job.write("a", "b")
+
+    commit_and_die(new_agent(), job, monkeypatch)
+    assert versions(place) == 1
+    assert "old" in place.files()
+    assert new_agent().commit(job.request(again=True)) == {}
+    assert sorted(place.files().values()) == ([b"a", b"b"] if visibility == "listed" else [])
+    assert rows(place) == ["a", "b"]
+
+
+@BOTH
+def test_another_agent_aborts(place: Directory, new_agent: NewAgent, visibility: str) -> None:
+    """The job is excluded permanently, and its files are gone. An abort may be sent once more."""
+    job = Driver.begin(new_agent(), place, visibility=visibility)
+    job.write("a")
+    new_agent().abort(job.request())
+    new_agent().abort(job.request())
+    # A listed job has no files any more.
+    with pytest.raises(NotFound if visibility == "listed" else JobAborted):
+        new_agent().commit(job.request())
+    assert rows(place) == []
+    assert not [path for path in place.path.rglob(f"*{job.attempt}*") if path.is_file()]
+
+
+def test_an_abort_spares_a_committed_job(place: Directory, new_agent: NewAgent) -> None:
+    """A driver that has no answer to its commit may send an abort."""
+    job = Driver.begin(new_agent(), place)
+    job.write("a")
+    new_agent().commit(job.request())
+    new_agent().abort(job.request())
+    assert rows(place) == ["a"]
+
+
+class LostAnswer:
+    """The first claim of a commit record has no answer; `written`: whether the record was written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
+        usual = CommitLog._claim
+        lost = False
+
+        def claim(log: CommitLog, version: int, document: Document) -> bool:
+            nonlocal lost
+            if lost or document.kind != "commit":
+                return usual(log, version, document)
+            lost = True
+            if written:
+                usual(log, version, document)
+            raise OutcomeUnknown("no answer")
+
+        monkeypatch.setattr(CommitLog, "_claim", claim)
+
+
+@BOTH
+def test_a_lost_answer_of_a_committed_job_is_settled(
+    place: Directory, new_agent: NewAgent, visibility: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has the commit record: the call returns, and the files are visible."""
+    LostAnswer(monkeypatch, written=True)
+    jobs = new_agent()
+    job = Driver.begin(jobs, place, visibility=visibility)
+    job.write("a")
+    assert jobs.commit(job.request()) == {}
+    assert rows(place) == ["a"]
+    assert list(place.files().values()) == ([b"a"] if visibility == "listed" else [])
+
+
+@BOTH
+def test_a_lost_claim_is_settled_by_an_abort(
+    place: Directory, new_agent: NewAgent, visibility: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has no commit record: the job is excluded, and the error says so."""
+    LostAnswer(monkeypatch, written=False)
+    jobs = new_agent()
+    job = Driver.begin(jobs, place, visibility=visibility, jobId="daily")
+    job.write("a")
+    with pytest.raises(JobAborted, match=r"'daily' was not committed: no answer\. It was aborted"):
+        jobs.commit(job.request())
+    jobs.abort(job.request())
+    assert rows(place) == []
+
+
+def test_an_outcome_that_stays_unknown_is_an_error(
+    place: Directory, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log cannot be read after a lost answer."""
+
+    def fail(*_: object) -> None:
+        raise Unavailable("the store is down")
+
+    LostAnswer(monkeypatch, written=True)
+    jobs = new_agent()
+    job = Driver.begin(jobs, place)
+    job.write("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Output, "resolve", fail)
+        with pytest.raises(OutcomeUnknown, match=r"may or may not be committed.*the store is down"):
+            jobs.commit(job.request())
+    assert jobs.commit(job.request(again=True)) == {}
+    assert rows(place) == ["a"]
+
+
+@BOTH
+def test_a_duplicate_is_refused_or_skipped(
+    place: Directory, new_agent: NewAgent, visibility: str
+) -> None:
+    """A job that was committed before writes its files in vain, also if its agent is replaced."""
+    options = {"visibility": visibility, "jobId": "daily"}
+    first = Driver.begin(new_agent(), place, **options)
+    first.write("a")
+    new_agent().commit(first.request())
+    with pytest.raises(JobAlreadyCommitted):
+        Driver.begin(new_agent(), place, **options)
+    second = Driver.begin(new_agent(), place, **options, onDuplicate="skip")
+    second.write("b")
+    assert new_agent().commit(second.request()) == {}
+    assert rows(place) == ["a"]
+    assert versions(place) == 1
+    assert not [path for path in place.path.rglob(f"*{second.attempt}*") if path.is_file()]
+
+
+@pytest.mark.parametrize("duplicates", ["error", "skip"])
+def test_of_two_jobs_with_one_id_one_is_committed(
+    place: Directory, new_agent: NewAgent, duplicates: str
+) -> None:
+    """The other one learns it at its commit."""
+    jobs = new_agent()
+    first, second = (Driver.begin(jobs, place, jobId="daily", onDuplicate=duplicates) for _ in range(2))
+    first.write("a")
+    second.write("b")
+    jobs.commit(first.request())
+    if duplicates == "skip":
+        jobs.commit(second.request())
+    else:
+        with pytest.raises(JobAlreadyCommitted):
+            jobs.commit(second.request())
+        jobs.abort(second.request())
+    assert rows(place) == ["a"]
+    assert list(place.files().values()) == [b"a"]
+
+
+def test_a_resumed_job_sends_heartbeats(place: Directory, new_agent: NewAgent) -> None:
+    """The next agent sends them until the job ends, so that a recovery does not abort it."""
+    job = Driver.begin(new_agent(), place)
+    alive = place.path / "_commitlog" / "alive" / job.attempt
+    jobs = new_agent(heartbeat=0.01)
+    jobs.resume({"state": job.answer["state"]})
+    deadline = time.monotonic() + 30
+    while not alive.exists():
+        assert time.monotonic() < deadline, "no heartbeat"
+        time.sleep(0.01)
+    job.write("a")
+    jobs.commit(job.request())
+    assert not alive.exists()
+    assert rows(place) == ["a"]
+
+
+def test_replaced_partitions_become_empty_without_new_rows(
+    place: Directory, new_agent: NewAgent
+) -> None:
+    """Only the named partitions are replaced, with their foreign files; the slash counts."""
+    first = Driver.begin(new_agent(), place)
+    first.write("day=1/a", "day=2/b", "day=10/c")
+    new_agent().commit(first.request())
+    (place.path / "day=1" / "old").write_bytes(b"old")
+    second = Driver.begin(new_agent(), place, replaced=["day=1", "day=2"])
+    second.write("day=2/d")
+    new_agent().commit(second.request())
+    assert rows(place) == ["day=10/c", "day=2/d"]
+    assert sorted(place.files().values()) == [b"day=10/c", b"day=2/d"]
+    third = Driver.begin(new_agent(), place, dynamic=True)
+    third.write("day=10/e")
+    new_agent().commit(third.request())
+    assert rows(place) == ["day=10/e", "day=2/d"]
+
+
+def test_the_next_agent_settles_a_job_that_replaces_partitions(
+    place: Directory, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the job are in the partitions, and must not be replaced."""
+    first = Driver.begin(new_agent(), place)
+    first.write("day=1/a", "day=2/b")
+    new_agent().commit(first.request())
+    second = Driver.begin(new_agent(), place, replaced=["day=1", "day=2"])
+    second.write("day=1/c")
+
+    commit_and_die(new_agent(), second, monkeypatch)
+    new_agent().commit(second.request(again=True))
+    assert rows(place) == ["day=1/c"]
+    assert list(place.files().values()) == [b"day=1/c"]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_the_staging_directory_is_removed(place: Directory, new_agent: NewAgent, end: str) -> None:
+    """It may have files of failed tasks, which no commit names."""
+    jobs = new_agent()
+    job = Driver.begin(jobs, place)
+    job.write("a", "failed")
+    job.files.pop()
+    staging = place.path / job.answer["directory"]
+    assert len(list(staging.iterdir())) == 2
+    getattr(jobs, end)(job.request())
+    assert not staging.exists()
+    assert rows(place) == (["a"] if end == "commit" else [])
+
+
+def test_a_staging_directory_that_cannot_be_removed_is_left(
+    place: Directory,
+    new_agent: NewAgent,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The job is committed, with a warning; gc removes the files."""
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(f"{path} is protected")
+
+    jobs = new_agent()
+    job = Driver.begin(jobs, place)
+    job.write("a", "failed")
+    job.files.pop()
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(shutil, "rmtree", refuse)
+        jobs.commit(job.request())
+    assert f"files of attempt {job.attempt} are left for gc" in caplog.text
+    with connect(str(place.path)) as store:
+        assert Output(store).gc(older_than=0).removed == 1
+    assert rows(place) == ["a"]
