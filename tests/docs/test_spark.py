@@ -25,6 +25,12 @@ PAGES = {
     "docs/quickstart.md": "import commitlog\nspark = commitlog.spark.session()\ndf = spark.range(3)\n",
     "docs/ingest.md": "",
     "docs/operations.md": "import commitlog\nspark = commitlog.spark.session()\n",
+    "docs/spark-s3a.md": "import commitlog\nspark = commitlog.spark.session()\n",
+    "docs/switch-a-job.md": (
+        "import commitlog\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = commitlog.spark.configure(SparkSession.builder).getOrCreate()\n"
+    ),
     "docs/spark.md": (
         "url = 's3://bucket/layout'\n"
         "def before(number, block):\n"

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.project import ROOT, environment
+from support.s3a import hadoop_committer_jars, s3a_jars
 
 pytest.importorskip("pyspark")
 
@@ -28,6 +30,17 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
 
 
+@pytest.mark.parametrize(
+    "name", ["conditional_put", "committer", "faults", "formats", "ingest", "log", "namespace"]
+)
+def test_a_benchmark_runs_from_a_checkout_without_an_import_path(name: str, tmp_path: Path) -> None:
+    """Each program finds the test servers itself."""
+    without = {key: value for key, value in environment().items() if key != "PYTHONPATH"}
+    command = [sys.executable, f"{BENCHMARKS}/{name}.py", "--help"]
+    done = subprocess.run(command, env=without, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "--quick" in done.stdout and "--json" in done.stdout
+
+
 def write(path: Path, numbers: list[int]) -> None:
     """Store `numbers` as a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,10 +50,11 @@ def write(path: Path, numbers: list[int]) -> None:
 def test_books_count_lost_and_surplus_rows_separately(tmp_path: Path) -> None:
     """A duplicate number does not make up for a missing one."""
     from fault_jobs import books
+    from fault_sites import Directory
 
     write(tmp_path / "a.parquet", [0, 1, 1])
     write(tmp_path / "part=1" / "b.parquet", [2, 7])
-    found = books(tmp_path, range(4))
+    found = books(Directory(tmp_path), range(4))
     assert (found.rows, found.lost, found.surplus) == (5, 1, 2)
     assert str(found) == "5 rows (1 lost, 2 too many)"
 
@@ -57,16 +71,21 @@ def test_hidden_files_are_not_counted(tmp_path: Path) -> None:
 
 
 def test_requests_have_kinds() -> None:
-    """Listings differ from reads, and aborted uploads differ from deleted objects."""
-    from store_commits import kind_of
+    """Listings differ from reads, aborted uploads from deleted objects, and parts from objects."""
+    from measure import kind_of
 
     requests = {
         "GET /b?list-type=2&prefix=a": "LIST",
         "GET /b?uploads&prefix=a": "LIST uploads",
         "GET /b/a": "GET",
-        "DELETE /b/a?uploadId=1": "ABORT",
+        "PUT /b/a": "PUT",
+        "COPY /b/a": "COPY",
+        "POST /b/a?uploads": "begin upload",
+        "PUT /b/a?partNumber=1&uploadId=1": "upload part",
+        "PUBLISH /b/a?uploadId=1": "complete upload",
+        "DELETE /b/a?uploadId=1": "abort upload",
         "DELETE /b/a": "DELETE",
-        "PUBLISH /b/a?uploadId=1": "PUBLISH",
+        "POST /b/?delete": "bulk delete",
     }
     assert {request: kind_of(request) for request in requests} == requests
 
@@ -81,6 +100,57 @@ def test_a_table_shows_the_worst_of_several_rounds() -> None:
     assert table_of([outcome("fine", right=True), outcome("bad", right=False)]) == [
         {"scenario": "s", "writer": "w", "rounds": 2, "wrong": 1, "found": "bad"}
     ]
+
+
+def test_a_table_has_the_scenarios_in_the_order_of_the_writer_with_the_most(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A writer without a log leaves out the scenario of the log, which stays in its place."""
+    from faults import Outcome, show
+
+    def outcome(writer: str, scenario: str, *, right: bool = True) -> Any:
+        return Outcome(scenario=scenario, writer=writer, found="fine", right=right)
+
+    show([outcome("magic", "a", right=False), outcome("magic", "c")])
+    show([outcome("magic", "a"), outcome("magic", "c"), *(outcome("ours", name) for name in "abc")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == ["| a | **fine** |", "| c | fine |"]
+    assert lines[6:] == ["| a | fine | fine |", "| b | – | fine |", "| c | fine | fine |"]
+
+
+def test_a_ratio_on_s3_is_that_of_the_worst_size() -> None:
+    """The plain name has the largest ratio by size. FileOutputCommitter v1 may have fewer rounds."""
+    from s3a_commits import S3aJob, Shape, s3a_ratios
+
+    def job(seconds: float) -> Any:
+        return S3aJob(job=seconds, commit=seconds / 10, kinds=Counter(PUT=2, GET=3), copied=0)
+
+    ratios = s3a_ratios(
+        {
+            (Shape(10), "magic"): [job(2), job(4)],
+            (Shape(10), "listed"): [job(1), job(3)],
+            (Shape(10), "file v1"): [job(4)],
+            (Shape(100, 10), "magic"): [job(10)],
+            (Shape(100, 10), "listed"): [job(9)],
+        }
+    )
+    assert ratios["s3a_job_over_magic_10"] == 0.625
+    assert ratios["s3a_job_over_magic_100_partitioned"] == ratios["s3a_job_over_magic"] == 0.9
+    assert ratios["s3a_requests_over_magic"] == 1
+    assert ratios["s3a_job_over_v1"] == ratios["s3a_job_over_v1_10"] == 0.25
+    assert not [name for name in ratios if "logged" in name or "memory" in name]
+
+
+def test_commit_times_are_those_of_job_commits(tmp_path: Path) -> None:
+    """They are in the log of Spark's file writer."""
+    from s3a_spark import CommitTimes
+
+    times = CommitTimes(tmp_path)
+    lines = ["Start to commit write Job a.", "Write Job a committed. Elapsed time: 37 ms."]
+    (tmp_path / "commits.log").write_text(
+        "\n".join([*lines, "Write Job b committed. Elapsed time: 1250 ms."])
+    )
+    assert times.seconds() == [0.037, 1.25]
 
 
 def test_opening_a_gate_need_not_wait_for_its_task(tmp_path: Path) -> None:
@@ -219,6 +289,26 @@ def test_reading_a_log_is_measured_with_one_thread_and_with_many(tmp_path: Path)
     assert ratios["read_16_over_1_seaweedfs_10ms"] == round(
         rows[3]["read_seconds"] / rows[2]["read_seconds"], 3
     )
+
+
+@pytest.mark.all
+@pytest.mark.servers
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_committers_are_compared_on_s3(tmp_path: Path) -> None:
+    """All write through S3A in one application. Ours copies nothing and needs the fewest requests."""
+    assert s3a_jars() and hadoop_committer_jars()  # without them, the test is skipped
+    file = tmp_path / "figures.json"
+    command = [sys.executable, f"{BENCHMARKS}/committer.py", "--quick", "--only", "s3a", "--json", file]
+    subprocess.run(command, check=True, capture_output=True, env=environment())
+    report = json.loads(file.read_text())
+    rows = {(row["files"], row["committer"]): row for row in report["s3a"]["jobs"]}
+    committers = ["file v1", "file v2", "directory", "magic", "magic in memory", "listed", "logged"]
+    assert [name for files, name in rows if files == 10] == committers
+    assert rows[100, "listed"]["requests_by_kind"]["complete upload"] == 100
+    assert rows[100, "listed"]["bytes_copied"] == 0 < rows[100, "file v2"]["bytes_copied"]
+    assert report["ratios"]["s3a_requests_over_magic"] < 0.5
+    assert report["ratios"]["s3a_commit_over_magic"] > 0
 
 
 def namespace_report(tmp_path: Path, part: str) -> dict[str, Any]:

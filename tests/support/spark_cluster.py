@@ -167,11 +167,12 @@ class Cluster:
     Args:
         scratch: directory for logs and temporary files.
         jars: value of ``spark.jars``.
+        conf: further settings of Spark.
     """
 
-    def __init__(self, scratch: Path, jars: str) -> None:
+    def __init__(self, scratch: Path, jars: str, conf: Mapping[str, str] | None = None) -> None:
         self._scratch = scratch
-        self._jars = jars
+        self._conf = {**_CONF, "spark.jars": jars, **(conf or {})}
         self._processes: dict[str, subprocess.Popen[str]] = {}
 
     def __enter__(self) -> Cluster:
@@ -183,7 +184,7 @@ class Cluster:
                 "driver",
                 [sys.executable, "-c", "from support.spark_cluster import drive; drive()"],
                 PYTHONPATH=IMPORT_PATH,
-                CLUSTER=json.dumps([self._master, {**_CONF, "spark.jars": self._jars}]),
+                CLUSTER=json.dumps([self._master, self._conf]),
             )
             assert self.answer() == "ready"
         except BaseException:
@@ -295,10 +296,9 @@ def drive() -> None:
 
     A line has `source`, `url`, `options`, the number of `rows`, and the port of the `gate`. There are
     two tasks, each of which writes a half of the rows. (The source "parquet" is Spark's own,
-    configured.)
+    configured.) With `conf`, the write has a session of its own with these settings.
     A line null is answered when no task is running.
     """
-    from commitlog.spark import attach
     from demo.quiet import quiet_session
 
     master, conf = json.loads(os.environ["CLUSTER"])
@@ -307,7 +307,6 @@ def drive() -> None:
     pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     spark = quiet_session(master=master, conf=conf)
     spark.dataSource.register(GatedSource)
-    attach(spark)
     answer = "ready"
     while True:
         print(json.dumps(answer), file=answers, flush=True)
@@ -328,8 +327,19 @@ def drive() -> None:
 
 
 def _save(
-    spark: SparkSession, *, source: str, url: str, options: Mapping[str, str], rows: int, gate: int
+    spark: SparkSession,
+    *,
+    source: str,
+    url: str,
+    options: Mapping[str, str],
+    rows: int,
+    gate: int,
+    conf: Mapping[str, str] | None = None,
 ) -> None:
+    if conf is not None:
+        spark = spark.newSession()
+        for name, value in conf.items():
+            spark.conf.set(name, value)
     numbers = spark.range(0, rows, numPartitions=2)
     if source == "parquet":
         numbers = numbers.mapInArrow(_gated_rows(gate), "id bigint")

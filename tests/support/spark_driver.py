@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,10 +22,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import psutil
 
-from commitlog.spark import attach, committer_jar
 from commitlog.spark.session_conf import active
 from demo.quiet import quiet_session
+from support.agent import SETTING, agent_interpreter
 from support.project import environment
+from support.s3a import jars_of_session
 from support.spark_jobs import PROTOCOL, Job, running
 
 if TYPE_CHECKING:
@@ -162,9 +164,9 @@ def serve(parse: Callable[[str], _T], run: Callable[[_T, SparkSession], None]) -
 
 
 def _session(slots: int, **conf: str) -> SparkSession:
-    spark = quiet_session(master=f"local[{slots}]", conf={"spark.jars": str(committer_jar()), **conf})
-    attach(spark)
-    return spark
+    agent = agent_interpreter(Path(tempfile.mkdtemp()) / "agent")
+    conf = {"spark.jars": jars_of_session(), SETTING: agent, **conf}
+    return quiet_session(master=f"local[{slots}]", conf=conf)
 
 
 def main() -> None:

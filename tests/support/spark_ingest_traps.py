@@ -21,7 +21,7 @@ from commitlog.spark import CommitlogDataSource
 from commitlog.spark.files import Columns, InputFormat, Records
 from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.ingest.reader import IngestReader
-from commitlog.spark.streaming import CommitlogStreamWriter
+from commitlog.spark.stream_writer import CommitlogStreamWriter
 from commitlog.spark.targets.output import OutputLocation, OutputTarget
 from support.spark_jobs import Trap
 

@@ -14,23 +14,23 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyspark.cloudpickle
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from commitlog._util.concurrency import Executor
-from commitlog.errors import OutcomeUnknown
+from commitlog.errors import OutcomeUnknown, Unavailable
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.committer import bridge as committer
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
 from commitlog.spark.session_conf import active
-from commitlog.spark.targets.output import OutputLocation, WriteOptions, open_output
+from commitlog.spark.targets.output import OutputLocation, open_output
+from support.agent import trapped
 from support.spark_gates import arrive, hold, stay
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class Trap:
             published; ``success``: ``_SUCCESS`` is written; ``plan``: a stream reader gets the
             third record of the log; ``read``: it gets a file.
         what: the event. ``hold``: it waits at a gate; ``die``: the process is killed; ``fail``: it
-            raises; ``lose``: the answer is lost; ``haunt``: it raises, and a child of its process writes
-            the task's rows once the gate is opened. At ``values``, only ``fail`` is possible, in every
-            attempt.
+            raises; ``refuse``: the store is unavailable; ``lose``: the answer is lost; ``haunt``: it
+            raises, and a child of its process writes the task's rows once the gate is opened. At
+            ``values``, only ``fail`` is possible, in every attempt.
         port: port of the gate.
         nth: number of the request of that kind, from 1.
         after: whether the event is after the request, and not before it.
@@ -99,6 +99,15 @@ class Trap:
     after: bool = False
     attempts: int = 1
 
+    def to_json(self) -> str:
+        """Return the trap as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Trap:
+        """Return the trap that `to_json` wrote."""
+        return cls(**json.loads(text))
+
     def spring(self) -> None:
         """Make the event happen, unless this attempt has none."""
         context = TaskContext.get()
@@ -110,6 +119,8 @@ class Trap:
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.what == "fail":
             raise RuntimeError("a trap")
+        elif self.what == "refuse":
+            raise Unavailable("a trap")
         else:
             raise OutcomeUnknown("a trap")
 
@@ -197,6 +208,7 @@ class Job:
     Attributes:
         url: URL of the output.
         options: options of the data source.
+        hadoop: settings of Hadoop's file system.
         configured: whether Spark's own Parquet writer writes, with the configured committer.
         first: the first of the numbers.
         rows: how many numbers.
@@ -208,6 +220,7 @@ class Job:
 
     url: str
     options: Mapping[str, str]
+    hadoop: Mapping[str, str] = field(factory=dict)
     configured: bool = False
     first: int = 0
     rows: int = ROWS
@@ -232,38 +245,21 @@ class Job:
         trap = fields.pop("trap")
         return cls(**fields, trap=trap and Trap(**trap))
 
-    def prepare(self, spark: SparkSession) -> Callable[[], None]:
-        """Set the trap; return a function that runs the job in any thread."""
+    def prepare(self, spark: SparkSession, traps: ExitStack) -> Callable[[], None]:
+        """Set the trap, until `traps` end; return a function that runs the job in any thread."""
         name = "parquet" if self.configured else "commitlog"
         if self.trap is not None and not self.configured:
             source = trapped_source(self.trap)
             spark.dataSource.register(source)
             name = source.name()
         elif self.trap is not None:
-            committer.open_output = partial(
-                self._open_trapped, self.trap, itertools.count(1), committer.open_output
-            )
+            traps.enter_context(trapped(spark, self.url, self.job_id, self.trap))
         return partial(self._write, spark, name)
 
     def run(self, spark: SparkSession) -> None:
         """Run the job in this thread."""
-        before = committer.open_output
-        try:
-            self.prepare(spark)()
-        finally:
-            committer.open_output = before
-
-    def _open_trapped(
-        self,
-        trap: Trap,
-        seen: Iterator[int],
-        usual: Callable[..., Output],
-        options: WriteOptions,
-        executor: Executor | None = None,
-    ) -> Output:
-        # Only the first such job has the trap, not a later one with the same id.
-        mine = (options.url, options.job.job_id) == (self.url, self.job_id)
-        return trap.set(usual(options), seen) if mine else usual(options, executor)
+        with ExitStack() as traps:
+            self.prepare(spark, traps)()
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Return its rows."""
@@ -294,20 +290,29 @@ class Job:
             mode = self.mode.removesuffix("-partitions")
             if self.configured:
                 given = {f"spark.commitlog.{option}": value for option, value in given.items()}
-                writer.options(**given).mode(mode).partitionBy("part").save(self.url)
+                writer.options(**given, **self.hadoop).mode(mode).partitionBy("part").save(self.url)
                 return
             if mode == "error":
                 mode, given["ifExists"] = "append", "error"
             writer.options(**given).option("partitionBy", "part").mode(mode).save(self.url)
 
 
+def retried_rows(spark: SparkSession, count: int) -> DataFrame:
+    """Return rows with the ids from 0, in two tasks whose first attempts fail after their last row."""
+
+    def late_failure(numbers: Iterator[int]) -> Iterator[tuple[int]]:
+        yield from ((number,) for number in numbers)
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails")
+
+    rows = spark.sparkContext.range(0, count, numSlices=TASKS).mapPartitions(late_failure)
+    return spark.createDataFrame(rows, "id BIGINT")
+
+
 @contextmanager
 def running(spark: SparkSession, *jobs: Job) -> Iterator[list[Future[None]]]:
     """Run jobs at the same time in this driver; wait for all of them at the end."""
-    before = committer.open_output
-    try:
-        with ThreadPoolExecutor(len(jobs)) as pool:
-            # All traps are set before the first job begins.
-            yield [pool.submit(run) for run in [job.prepare(spark) for job in jobs]]
-    finally:
-        committer.open_output = before
+    with ExitStack() as traps, ThreadPoolExecutor(len(jobs)) as pool:
+        # All traps are set before the first job begins.
+        yield [pool.submit(run) for run in [job.prepare(spark, traps) for job in jobs]]

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import frozen
 
+from support.agent import SETTING, agent_interpreter
+from support.s3a import jars_of_session
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -35,9 +38,8 @@ def spark_logs(tmp_path_factory: pytest.TempPathFactory) -> SparkLogs:
 
 
 @pytest.fixture(scope="session")
-def spark(spark_logs: SparkLogs) -> Iterator[SparkSession]:
+def spark(spark_logs: SparkLogs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail three times."""
-    from commitlog.spark import committer_jar
     from demo.quiet import quiet_session
 
     conf = {
@@ -46,7 +48,8 @@ def spark(spark_logs: SparkLogs) -> Iterator[SparkSession]:
         "spark.eventLog.dir": str(spark_logs.events),
         "spark.local.dir": str(spark_logs.log.parent),
         # Only the jar: tests that use the committer turn it on (tests/spark/batch/test_committer.py).
-        "spark.jars": str(committer_jar()),
+        "spark.jars": jars_of_session(),
+        SETTING: agent_interpreter(tmp_path_factory.mktemp("agent") / "with traps"),
         # Far from UTC, and with daylight saving time: instants must not depend on it.
         "spark.sql.session.timeZone": "America/St_Johns",
     }

@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.outputs import Output, RecoveryReport
-from commitlog.spark import attach
 from commitlog.spark.schema import dump_schema
 from commitlog.spark.targets.output import ReadOptions
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_table_url
+from support.s3a import s3a_settings
 from support.selection import with_all
 from support.spark_jobs import PARTS, PROTOCOL, Job
 
@@ -32,8 +32,14 @@ if TYPE_CHECKING:
     from support.servers import Ministack
 
 #: The ways to write that keep the guarantees: the data source, to a directory with leases in SQLite and
-#: to S3 with leases in DynamoDB; and Spark's own writer with the configured committer.
-WAYS = ["local", with_all("s3", marks=[pytest.mark.servers]), "configured"]
+#: to S3 with leases in DynamoDB; and Spark's own writer with the configured committer, to a directory,
+#: and by S3A to S3 with leases in DynamoDB.
+WAYS = [
+    "local",
+    with_all("s3", marks=[pytest.mark.servers]),
+    "configured",
+    with_all("s3a", marks=[pytest.mark.servers]),
+]
 
 #: The ways of the data source.
 SOURCES = WAYS[:2]
@@ -51,15 +57,26 @@ class Place:
         options: options of the data source or the committer.
         configured: whether Spark's own writer writes there.
         listed: returns all objects below it, by path.
+        s3a: the same place for S3A: its URL, and settings of Hadoop; None if S3A is not used.
     """
 
     url: str
     options: Mapping[str, str]
     configured: bool
     listed: Callable[[], dict[str, bytes]]
+    s3a: tuple[str, Mapping[str, str]] | None = None
 
     def job(self, **fields: Any) -> Job:
         """Return a job for this place."""
+        if self.s3a is not None:
+            url, hadoop = self.s3a
+            # The connection to the bucket comes from the settings of Hadoop.
+            options = {
+                name: self.options[name]
+                for name in self.options
+                if name.startswith("table") or name == "commit"
+            }
+            return Job(url=url, options=options, hadoop=hadoop, configured=True, **fields)
         return Job(url=self.url, options=self.options, configured=self.configured, **fields)
 
     def with_short_leases(self) -> Place:
@@ -134,7 +151,7 @@ class Place:
             assert snapshot.jobs == jobs
             assert [record.job_id for record in output.log()] == list(jobs)
             assert self.visible().keys() == {file.path for file in snapshot.files}
-            left = re.compile(r"_commitlog/(pending|data|alive|manifests)/|^\.commitlog/staged")
+            left = re.compile(r"_commitlog/(pending|data|alive|manifests)/|^\.commitlog/staged|^__magic")
             assert [path for path in self.listed() if left.search(path)] == []
             assert list(output.store.list_staged()) == []
 
@@ -148,7 +165,6 @@ def place_of_test(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 @pytest.fixture(scope="module")
 def configured(spark: SparkSession) -> Iterator[None]:
     """Make Spark's own writers commit to outputs."""
-    attach(spark)
     spark.conf.set(*PROTOCOL)
     yield
     spark.conf.unset(PROTOCOL[0])
@@ -157,7 +173,7 @@ def configured(spark: SparkSession) -> Iterator[None]:
 def new_place(way: str, directory: Path, ministack: Callable[[], Ministack]) -> Place:
     """Return a place to write to in a `way`; `ministack` is called if it needs a server."""
     directory.mkdir(exist_ok=True)
-    if way != "s3":
+    if way not in ("s3", "s3a"):
         options = {"table": f"sqlite://{directory}/leases.sqlite"}
         if way == "local":
             options["commit"] = "lease"
@@ -178,11 +194,16 @@ def new_place(way: str, directory: Path, ministack: Callable[[], Ministack]) -> 
         "secretAccessKey": server.secret_access_key,
     }
     of_table = {f"table.{name}": value for name, value in given.items()}
+    hadoop = {
+        name.removeprefix("spark.hadoop.").replace("fs.s3a.", f"fs.s3a.bucket.{bucket}."): value
+        for name, value in s3a_settings(server).items()
+    }
     return Place(
         url=f"s3://{bucket}/{quote(_NAME)}",
         options={**given, **of_table, "commit": "lease", "table": table},
-        configured=False,
+        configured=way == "s3a",
         listed=partial(_objects, server.client("s3"), bucket),
+        s3a=(f"s3a://{bucket}/{_NAME}", hadoop) if way == "s3a" else None,
     )
 
 

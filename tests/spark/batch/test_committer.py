@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
-import signal
 import subprocess
 import sys
 import threading
@@ -15,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from commitlog import connect
-from commitlog.errors import NotSupported, Unavailable
+from commitlog.errors import NotSupported
 from commitlog.outputs import Output
 from commitlog.outputs.records import AbortRecord
-from commitlog.spark import attach, configure, write
-from commitlog.spark.committer.bridge import Committer
+from commitlog.spark import configure, write
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
+from support.agent import agent_interpreter, trapped
+from support.spark_jobs import Trap, retried_rows
 from support.spark_status import wait_for_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from support.servers import Ministack
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +35,6 @@ VISIBILITY = "spark.commitlog.visibility"
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
     """The shared session, with the committer configured during the test."""
-    attach(spark)
     spark.conf.set(CLASS, COMMIT_PROTOCOL)
     yield spark
     for name in (CLASS, OVERWRITE_MODE, VISIBILITY):
@@ -166,18 +162,8 @@ def test_a_named_partition_is_replaced_whole(
 
 def test_files_of_a_retried_task_are_there_once(session: SparkSession, tmp_path: Path) -> None:
     """An attempt that fails after its writes leaves no file; the rows of the next attempt are there."""
-
-    def late_failure(rows: Iterator[int]) -> Iterator[tuple[int]]:
-        from pyspark import TaskContext
-
-        yield from ((row,) for row in rows)
-        context = TaskContext.get()
-        if context is not None and context.attemptNumber() == 0:
-            raise RuntimeError("the first attempt fails")
-
     path = tmp_path / "out"
-    rows = session.sparkContext.range(0, 20, numSlices=2).mapPartitions(late_failure)
-    session.createDataFrame(rows, "id BIGINT").write.parquet(str(path))
+    retried_rows(session, 20).write.parquet(str(path))
     assert ids(session, path) == list(range(20))
     assert hidden(path) == []
 
@@ -200,21 +186,16 @@ def test_a_job_that_fails_leaves_what_was_there(session: SparkSession, tmp_path:
 
 
 def test_an_error_of_the_commit_is_named_in_the_error_of_spark(
-    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession, tmp_path: Path
 ) -> None:
     """Spark's error contains ours, the old rows are still there, and the adopted files are dropped."""
     path = tmp_path / "out"
     session.range(5).write.parquet(str(path))
-
-    def fail(*_: object, **options: object) -> None:
-        raise Unavailable("the log cannot be reached")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Output, "commit", fail)
-        with pytest.raises(
-            Exception, match=r"commitlog\.errors\.Unavailable: the log cannot be reached"
-        ):
-            session.range(9).write.mode("overwrite").parquet(str(path))
+    with (
+        trapped(session, str(path), None, Trap(at="record", what="refuse")),
+        pytest.raises(Exception, match=r"commitlog\.errors\.Unavailable: a trap"),
+    ):
+        session.range(9).write.mode("overwrite").parquet(str(path))
     assert ids(session, path) == list(range(5))
     assert hidden(path) == []
 
@@ -387,15 +368,6 @@ def test_a_column_of_another_type_is_refused(session: SparkSession, tmp_path: Pa
     ]  # fmt: skip
 
 
-def test_a_driver_that_is_not_attached_is_refused(session: SparkSession, tmp_path: Path) -> None:
-    """The error names the call that is missing, and nothing is written."""
-    jvm: Any = session.sparkContext._gateway
-    jvm.jvm.io.commitlog.Driver.attach(None)
-    with pytest.raises(Exception, match=r"commitlog\.spark\.attach\(spark\)"):
-        session.range(5).write.parquet(str(tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_dropped_partition_is_emptied_in_the_log(session: SparkSession) -> None:
     """Log readers fail on its missing files until the partition is overwritten without rows."""
     session.sql("CREATE TABLE dropping (id BIGINT, k INT) USING parquet PARTITIONED BY (k)")
@@ -427,64 +399,43 @@ def test_partitions_outside_the_output_are_refused(session: SparkSession, tmp_pa
         session.sql("DROP TABLE scattered")
 
 
-@pytest.mark.servers
-def test_on_s3_the_log_alone_shows_the_files(
-    ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job commits the files where Hadoop wrote them. On S3 it cannot publish them for listings."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", ministack.endpoint_url)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ministack.access_key_id)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ministack.secret_access_key)
-    url = f"s3a://{ministack.new_bucket()}/out"
-    committer = Committer()
+def test_a_builder_of_spark_connect_is_refused() -> None:
+    """The error says that the server must be configured."""
+    from pyspark.sql import SparkSession
 
-    def ask(call: str, **fields: object) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(
-            committer.call(json.dumps({"call": call, "job": "1", **fields}))
-        )
-        return answer
-
-    options = {"table": f"sqlite://{tmp_path}/leases.sqlite"}
-    asked = {"path": url, "replaced": [], "dynamic": False, "schema": None, "options": options}
-    assert "commitlog.errors.NotSupported" in ask("begin", **asked)["error"]
-    begun = ask("begin", **{**asked, "options": {**options, "visibility": "logged"}})
-    assert begun["directory"] == "_commitlog/data" and not begun["temporary"]
-
-    store = connect(url, **options)
-    name = f"k=1/part-00000-{begun['attempt']}-0.parquet"
-    store.put(f"_commitlog/data/{name}", b"rows")
-    assert ask("commit", files=[{"name": name, "size": 4}]) == {}
-    (file,) = Output(store).snapshot().files
-    assert (file.path, file.partition) == (f"_commitlog/data/{name}", {"k": "1"})
-
-
-def test_spark_connect_is_refused() -> None:
-    """The error for a session of Spark Connect names the data source as the alternative."""
-    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
-    with pytest.raises(NotSupported, match=r"format\('commitlog'\)"):
-        attach(remote)
+    builder = configure(SparkSession.builder.remote("sc://localhost:1"))
+    with pytest.raises(NotSupported, match=r"configure the server with the jar"):
+        builder.getOrCreate()
 
 
 SCRIPT = """
-import os, signal, sys
+import sys
 from pyspark.sql import SparkSession
 import commitlog.spark
-from commitlog.outputs import Output
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 if sys.argv[2] == "plain":
     builder.getOrCreate()
 if sys.argv[2] == "killed":
-    Output.commit = lambda *_, **options: os.kill(os.getpid(), signal.SIGKILL)
+    builder.config("spark.commitlog.python", sys.argv[3])
 spark = commitlog.spark.configure(builder).getOrCreate()
 spark.range(3).write.mode("append").parquet(sys.argv[1])
 """
 
 
-def drive(path: Path, how: str) -> subprocess.CompletedProcess[str]:
+#: An agent that kills its driver, when it is about to commit a job.
+KILLER = """
+import os, signal
+from commitlog.outputs import Output
+from commitlog.spark.committer import agent
+Output.commit = lambda *_, **options: os.kill(os.getppid(), signal.SIGKILL)
+agent.main()
+"""
+
+
+def drive(path: Path, how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a separate driver that writes three rows to `path`."""
-    run = [sys.executable, "-c", SCRIPT, str(path), how]
+    run = [sys.executable, "-c", SCRIPT, str(path), how, *arguments]
     return subprocess.run(run, cwd=path.parent, capture_output=True, text=True, check=False)
 
 
@@ -508,7 +459,8 @@ def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, t
     """Its adopted, uncommitted files are dropped, and a rerun writes each row once."""
     path = tmp_path / "out"
     session.range(10, 12).write.parquet(str(path))
-    assert drive(path, "killed").returncode == -signal.SIGKILL
+    done = drive(path, "killed", agent_interpreter(tmp_path / "agent", f"exec({KILLER!r})"))
+    assert done.returncode and "JobAborted" not in done.stderr
     assert ids(session, path) == [10, 11]
     assert len(hidden(path)) > 0
     output_at(path).gc(older_than=0)

@@ -354,7 +354,6 @@ def test_files_of_sparks_own_writer_are_merged(
         "array(id, null) AS a", "TIMESTAMP'9999-12-30 00:00:00' AS far",
         "named_struct('x', CAST(id AS TINYINT), 'y', map('z', 0.5f)) AS s", "CAST('b' AS BINARY) AS b",
     )  # fmt: skip
-    commitlog.spark.attach(spark)
     conf = {PROTOCOL: COMMIT_PROTOCOL, "spark.commitlog.visibility": visibility}
     for name, value in conf.items():
         spark.conf.set(name, value)

@@ -1,4 +1,4 @@
-"""Spark Connect: the data source works without a JVM, and the configured committer is refused."""
+"""Spark Connect: clients use the data source without a JVM, and the server commits their writes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from support.project import ROOT, TESTS
 from support.spark_status import started
 
 pytestmark = [
+    pytest.mark.all,
     pytest.mark.spark,
     # Each step starts processes, and the first test runs all steps.
     pytest.mark.timeout(900),
@@ -62,6 +63,8 @@ def drive() -> None:
     out = f"{where}/out"
     builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.jars", str(commitlog.spark.committer_jar()))
+    # A server that PySpark itself starts has no other plugin than Spark Connect's (see test_drivers).
+    builder = builder.config("spark.sql.sources.commitProtocolClass", COMMIT_PROTOCOL)
     # The default port is fixed, and another run on this machine may use it.
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
@@ -125,9 +128,10 @@ def drive() -> None:
     def session() -> bool:
         return commitlog.spark.session("local[2]") is spark
 
-    def configured() -> None:
-        spark.conf.set("spark.sql.sources.commitProtocolClass", COMMIT_PROTOCOL)
-        spark.range(1).write.parquet(f"{where}/configured")
+    def configured(start: int, **options: str) -> None:
+        given = {f"spark.commitlog.{name}": value for name, value in options.items()}
+        rows = spark.range(start, start + 2).write.mode("append").options(**given)
+        rows.parquet(f"{where}/configured")
 
     steps: dict[str, Callable[[], Any]] = {
         "append": append,
@@ -140,9 +144,10 @@ def drive() -> None:
         "ingest": ingest,
         "merged": merged,
         "session": session,
-        "attach": lambda: commitlog.spark.attach(spark),
         "configure": lambda: commitlog.spark.configure(SparkSession.builder).getOrCreate(),
-        "configured": configured,
+        "configured": lambda: configured(0),
+        "configured again": lambda: configured(2, jobId="daily"),
+        "configured with its id": lambda: configured(4, jobId="daily"),
     }
     came = {}
     for name, step in steps.items():
@@ -199,9 +204,19 @@ def test_the_running_session_is_returned(results: dict[str, Any]) -> None:
     assert results["session"] is True
 
 
-def test_the_configured_committer_is_refused(results: dict[str, Any]) -> None:
-    """It cannot be attached, and writes that are configured for it fail before a task runs."""
-    for step in ("attach", "configure"):
-        assert results[step].startswith("NotSupported: the committer runs in the driver's process")
-    assert "Spark Connect and drivers without Python cannot use it" in results["configured"]
-    assert list((results["where"] / "configured").glob("*")) == []
+def test_the_server_commits_what_clients_write(results: dict[str, Any]) -> None:
+    """`df.write.parquet` of a client commits to an output, a job id once; the client has no setting."""
+    assert results["configured"] is results["configured again"] is None
+    refused = "commitlog.errors.JobAlreadyCommitted: job 'daily' is part of the output since version 2"
+    assert refused in results["configured with its id"]
+    output = Output(connect(str(results["where"] / "configured")))
+    with output.store:
+        assert [record.mode for record in output.log()] == ["append", "append"]
+        assert output.snapshot().jobs[-1] == "daily"
+        names = {file.path for file in output.snapshot().files}
+    assert names == {file.name for file in (results["where"] / "configured").glob("part-*")}
+
+
+def test_clients_cannot_be_configured(results: dict[str, Any]) -> None:
+    """The error says that the server must be."""
+    assert results["configure"].startswith("NotSupported: the committer belongs to the driver, which is")

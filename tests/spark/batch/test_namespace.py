@@ -218,6 +218,7 @@ def test_a_commit_that_fails_is_visible_whole_or_not_at_all(
             site.save(numbers(spark), "out", jobId="one")
 
 
+@pytest.mark.all
 def test_a_job_of_a_killed_driver_is_visible_whole_or_not_at_all(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:

@@ -465,6 +465,7 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(PUSHDOWN)
 
 
+@pytest.mark.all
 def test_queries_on_one_dataframe_do_not_change_each_other(
     spark: SparkSession, tmp_path: Path, pushdown: None
 ) -> None:

@@ -54,6 +54,7 @@ def _submitted(tmp_path: Path, *command: str) -> dict[str, str]:
 
 
 @pytest.mark.spark
+@pytest.mark.all
 def test_settings_of_spark_submit_are_kept(tmp_path: Path) -> None:
     """The master and the settings of spark-submit apply to the session."""
     given = {
@@ -85,7 +86,6 @@ from pyspark.sql import SparkSession
 
 assert ".zip" in commitlog.__file__, commitlog.__file__
 spark = SparkSession.builder.getOrCreate()
-commitlog.spark.attach(spark)
 spark.range(4).write.parquet(sys.argv[1] + "/plain")
 assert commitlog.spark.write(spark.range(3), sys.argv[1] + "/out").rows == 3
 print(spark.read.format("commitlog").load(sys.argv[1] + "/plain").count())
@@ -120,7 +120,7 @@ def test_the_library_works_from_a_zip_file(tmp_path: Path) -> None:
     assert "library.zip" in where
     submit = Path(pyspark.__file__).parent / "bin/spark-submit"
     options = ["--master=local[1]", "--conf=spark.ui.enabled=false", "--py-files=library.zip"]
-    protocol = "--conf=spark.sql.sources.commitProtocolClass=io.commitlog.CommitlogCommitProtocol"
+    protocol = "--conf=spark.plugins=io.commitlog.CommitlogPlugin"
     done = subprocess.run(
         [submit, *options, f"--jars={jar}", protocol, "job.py", str(tmp_path)],
         cwd=tmp_path,
@@ -154,22 +154,28 @@ def test_botocore_in_a_zip_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "what"),
+    ("found", "what", "needed"),
     [
-        ("3.5.6", "import commitlog; commitlog.spark.write"),
-        ("4.0.1", "from commitlog.spark import session"),
-        ("4.1.0.dev1", "from commitlog.spark.ingest import IngestDataSource"),
-        ("4.0.1", "import pyspark_commitlog"),
-        ("4.1.2", "import pyspark_commitlog_ingest"),
+        ("3.4.4", "from commitlog.spark import configure", "3.5"),
+        ("3.5.6", "import commitlog; commitlog.spark.write", "4.0"),
+        ("3.5.6", "from commitlog.spark import read", "4.0"),
+        ("3.5.6", "from commitlog.spark import compact", "4.0"),
+        ("3.5.6", "from commitlog.spark import session", "4.0"),
+        ("3.5.6", "from commitlog.spark import physical_files", "4.0"),
+        ("3.5.6", "from commitlog.spark import CommitlogDataSource", "4.0"),
+        ("3.5.6", "from commitlog.spark.ingest import IngestDataSource", "4.0"),
+        ("3.6.0.dev1", "from commitlog.spark.ingest import IngestListener", "4.0"),
+        ("3.5.6", "import pyspark_commitlog", "4.0"),
+        ("3.5.6", "import pyspark_commitlog_ingest", "4.0"),
     ],
 )
-def test_an_older_pyspark_is_refused(tmp_path: Path, found: str, what: str) -> None:
+def test_an_older_pyspark_is_refused(tmp_path: Path, found: str, what: str, needed: str) -> None:
     """The error names the required version instead of a module that an older Spark lacks."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark/__init__.py").write_text(f"__version__ = {found!r}\n")
     last = _refused(tmp_path, what)
-    assert last.startswith("commitlog.errors.ConfigurationError: commitlog.spark needs PySpark"), last
-    assert f"needs PySpark 4.2 or newer, and this is PySpark {found}" in last
+    assert last.startswith("commitlog.errors.NotSupported: commitlog.spark"), last
+    assert f" needs PySpark {needed} or newer, and this is PySpark {found}" in last
 
 
 @pytest.mark.parametrize(

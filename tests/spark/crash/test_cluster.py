@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from support.servers import Ministack
 
 pytestmark = [
+    pytest.mark.all,
     pytest.mark.spark,
     # Three Java processes start at once, and two more that these start.
     pytest.mark.timeout(900),

@@ -64,14 +64,16 @@ DEATHS = {
 }
 
 #: In a directory with leases, the last step would wait a minute for the lease.
-CASES = [(way, death) for way in ("local", "s3", "configured") for death in DEATHS]
+CASES = [(way, death) for way in ("local", "s3", "configured", "s3a") for death in DEATHS]
 CASES.remove(("local", LAST))
+CASES.remove(("s3a", LAST))  # the leases are those of "s3"
 
 #: The steps of every run: those around the commit record.
 ALWAYS = {
-    "local": ("before it is known to begin", "before the commit record", "between two files"),
+    "local": ("before the commit record",),
     "s3": ("before it hears of the record",),
-    "configured": ("before the commit record", "between two files"),
+    "configured": ("between two files",),
+    "s3a": ("between two files",),
 }
 
 

@@ -205,9 +205,6 @@ ZOMBIES = [
     ("local", "before Spark's commit log"),
 ]
 
-#: The cases that every run has.
-ALWAYS_ZOMBIES = (("local", "in a slice"), ("s3", "before the commit record"))
-
 
 @pytest.fixture(scope="module")
 def zombies(
@@ -221,7 +218,8 @@ def zombies(
         yield dict(zip(cases, held, strict=True))
 
 
-@pytest.mark.parametrize(("way", "name"), with_all_but(lambda *case: case in ALWAYS_ZOMBIES, ZOMBIES))
+@pytest.mark.all
+@pytest.mark.parametrize(("way", "name"), ZOMBIES)
 def test_two_drivers_run_one_query(
     spark: SparkSession, zombies: dict[tuple[str, str], Held], way: str, name: str
 ) -> None:

@@ -129,6 +129,7 @@ def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
     place.audit(spark, after, "base", "daily")
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("place", SOURCES, indirect=True)
 def test_gc_keeps_files_of_a_job_that_is_alive(spark: SparkSession, place: Place) -> None:
     """Staged files of a job with heartbeats stay however old they are; those of a dead job go."""

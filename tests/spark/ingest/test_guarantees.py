@@ -156,6 +156,7 @@ def test_any_name_is_read(spark: SparkSession, request: pytest.FixtureRequest, w
     landing.audit(spark, query)
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_a_key_that_is_no_path_is_reported(
     spark: SparkSession, s3: Landing, ministack: Ministack
@@ -202,7 +203,8 @@ def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing) -
 LONG = [f"{number} " + "x" * 1000 for number in range(9000)]
 
 
-@pytest.mark.parametrize("changed", [with_all("again"), with_all("ignore"), "fail"])
+@pytest.mark.all
+@pytest.mark.parametrize("changed", ["again", "ignore", "fail"])
 def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str) -> None:
     """All records of a version are delivered or none, whenever the file is overwritten.
 
@@ -240,7 +242,8 @@ def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str
     ]
 
 
-@pytest.mark.parametrize("missing", ["fail", with_all("skip")])
+@pytest.mark.all
+@pytest.mark.parametrize("missing", ["fail", "skip"])
 def test_files_are_deleted_before_they_are_read(
     spark: SparkSession, local: Landing, missing: str
 ) -> None:
@@ -287,6 +290,7 @@ def test_a_run_of_what_is_available_ends_while_files_arrive(spark: SparkSession,
 # -- files that cannot be read -----------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_unreadable_records_are_quarantined(spark: SparkSession, local: Landing) -> None:
     """An unreadable record ends the query, or only the records before it are delivered.
 
@@ -351,6 +355,7 @@ def test_a_file_may_be_larger_than_a_batch(spark: SparkSession, local: Landing) 
 # -- checkpoint and state ----------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_checkpoint_and_state_are_restored_lost_and_reset(
     spark: SparkSession, local: Landing, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.streaming import CommitlogStreamWriter
+from commitlog.spark.stream_writer import CommitlogStreamWriter
 from commitlog.spark.targets.output import ReadOptions
 from commitlog.spark.tasks import TaskCommitted
 from commitlog.tables.open import open_table

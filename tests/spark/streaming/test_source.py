@@ -26,7 +26,7 @@ from commitlog.errors import (
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource, compact
 from commitlog.spark.schema import dump_schema
-from commitlog.spark.streaming import CommitlogStreamReader
+from commitlog.spark.stream_reader import CommitlogStreamReader
 from commitlog.spark.targets.output import ReadOptions, TailOptions
 from support.spark_status import started
 

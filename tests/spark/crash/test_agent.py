@@ -1,0 +1,176 @@
+"""The commit agent is killed: between jobs, while tasks run, and at each step of a commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.agent import agent_interpreter, agents, heartbeat_every, kill_agent, other_interpreter
+from support.selection import with_all
+from support.spark_gates import PATIENCE, Gate
+from support.spark_jobs import Trap, running
+from support.spark_session import SparkLogs
+from support.spark_targets import Place, configured, place_of_test  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.all, pytest.mark.spark, pytest.mark.usefixtures("configured")]
+
+#: The steps at which the agent dies. Up to the commit record, nothing is committed.
+STEPS = {
+    "before the pending entry": Trap(at="pending", what="die"),
+    "before the record": Trap(at="record", what="die"),
+    "after the record": Trap(at="record", what="die", after=True),
+    "between two files": Trap(at="publish", what="die", nth=2),
+    "before _SUCCESS": Trap(at="success", what="die"),
+}
+
+#: The ways with the configured committer.
+CONFIGURED = ["configured", with_all("s3a", marks=[pytest.mark.servers])]
+
+
+def wait_for(condition: Callable[[], object], otherwise: str) -> None:
+    """Return once `condition` is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)
+
+
+def pids(spark: SparkSession) -> set[int]:
+    """Return the ids of the agents of a session."""
+    jvm: int = spark.sparkContext._gateway.proc.pid  # type: ignore[attr-defined]
+    return {agent.pid for agent in agents(jvm)}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("place", CONFIGURED, indirect=True)
+def test_another_agent_ends_the_commit(
+    spark: SparkSession, spark_logs: SparkLogs, place: Place, step: str
+) -> None:
+    """The job succeeds. Its rows are there once, and every reader sees them, without a recovery."""
+    base = place.begin_base()
+    job = place.job(trap=STEPS[step])
+    seen = len(spark_logs.log.read_text())
+    job.run(spark)
+    news = "the commit agent ended during commit, with exit code 137; another one settles the outcome"
+    assert spark_logs.log.read_text()[seen:].count(news) == 1
+    assert len(pids(spark)) == 1
+    place.audit(spark, base + job.numbers, "base", "daily")
+
+
+@pytest.mark.parametrize("place", CONFIGURED, indirect=True)
+@pytest.mark.parametrize("step", ["before the record", "between two files"])
+def test_another_agent_ends_an_overwriting_commit(spark: SparkSession, place: Place, step: str) -> None:
+    """The partition that it overwrites has the new rows only."""
+    base = place.begin_base()
+    job = place.job(mode="overwrite-partitions", parts="part = 1", trap=STEPS[step])
+    job.run(spark)
+    kept = [number for number in base if not number % 2]
+    place.audit(spark, kept + [number for number in job.numbers if number % 2], "base", "daily")
+
+
+def interpreter_that_dies(directory: Path, method: str, times: int) -> tuple[str, Path]:
+    """Create an interpreter whose agents die in a method of the output.
+
+    Returns its path, and a file with one letter for each agent that was started.
+
+    Args:
+        directory: a new directory.
+        method: the name of the method of `Output`.
+        times: number of the agents that die.
+    """
+    starts = directory / "starts"
+    program = f"""
+import os, sys
+from commitlog.outputs import Output
+from commitlog.spark.committer import agent
+
+with open({str(starts)!r}, "a+") as starts:
+    starts.write("x")
+    starts.seek(0)
+    number = len(starts.read())
+
+def die(*_, **options):
+    print("nothing left to do", file=sys.stderr, flush=True)
+    os._exit(3)
+
+if number <= {times}:
+    Output.{method} = die
+agent.main()
+"""
+    return agent_interpreter(directory, f"exec({program!r})"), starts
+
+
+@pytest.mark.parametrize("place", ["configured"], indirect=True)
+def test_an_agent_that_dies_at_the_begin_is_replaced(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """The job begins once more in another agent, and is committed once."""
+    base = place.begin_base()
+    dying, starts = interpreter_that_dies(tmp_path / "agent", "begin", times=1)
+    with other_interpreter(spark, dying):
+        place.job().run(spark)
+        assert starts.read_text() == "xx"
+    place.audit(spark, base + place.job().numbers, "base", "daily")
+
+
+@pytest.mark.parametrize("place", CONFIGURED, indirect=True)
+def test_an_agent_that_always_dies_fails_the_job(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """Spark's error says so, nothing is visible, agents are not started without end."""
+    base = place.begin_base()
+    dying, starts = interpreter_that_dies(tmp_path / "agent", "commit", times=99)
+    with other_interpreter(spark, dying):
+        expected = (
+            r"(?s)commitlog\.errors\.OutcomeUnknown: the commit agent ended during commit, with"
+            r" exit code 3\s+nothing left to do"
+        )
+        with pytest.raises(Exception, match=expected):
+            place.job().run(spark)
+        # One each for the three tries to commit, and one for the abort.
+        assert starts.read_text() == "x" * 4
+    assert place.by_listing() == base
+    place.recover()
+    place.job().run(spark)
+    place.audit(spark, base + place.job().numbers, "base", "daily")
+
+
+@pytest.mark.parametrize("place", ["configured"], indirect=True)
+def test_an_agent_that_is_killed_between_jobs_is_replaced(spark: SparkSession, place: Place) -> None:
+    """The next job starts another one."""
+    base = place.begin_base()
+    place.job().run(spark)
+    before = pids(spark)
+    kill_agent(spark)
+    other = place.job(first=100, job_id="other")
+    other.run(spark)
+    assert len(before) == len(pids(spark)) == 1 and before != pids(spark)
+    place.audit(spark, base + place.job().numbers + other.numbers, "base", "daily", "other")
+
+
+@pytest.mark.parametrize("place", ["configured"], indirect=True)
+def test_heartbeats_go_on_when_the_agent_dies(spark: SparkSession, place: Place) -> None:
+    """Another agent sends those of running jobs at once, so that no recovery takes them for dead."""
+    base = place.begin_base()
+    heartbeats = Path(place.url, "_commitlog", "alive")
+    with Gate() as gate, heartbeat_every(spark, 0.2):
+        job = place.job(trap=Trap(at="rows", what="hold", port=gate.port))
+        with running(spark, job) as (done,):
+            gate.wait(done)
+            before = pids(spark)
+            wait_for(lambda: list(heartbeats.glob("*")), "no heartbeat")
+            kill_agent(spark)
+            for file in heartbeats.glob("*"):
+                file.unlink()
+            wait_for(lambda: list(heartbeats.glob("*")), "no heartbeat of the other agent")
+            assert len(pids(spark)) == 1 and pids(spark) != before
+            gate.open()
+            done.result()
+    place.audit(spark, base + job.numbers, "base", "daily")

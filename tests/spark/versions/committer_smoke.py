@@ -1,0 +1,173 @@
+"""One round through Spark's own writers with the committer, for a Python with any Spark.
+
+``python committer_smoke.py`` reads a `Round` as JSON from standard input, and prints the results of its
+steps as JSON. A step's error is its text.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from attrs import frozen
+from pyspark.sql import SparkSession
+
+import commitlog
+import commitlog.spark
+from commitlog.outputs import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+
+@frozen(kw_only=True)
+class Round:
+    """The settings of a session, and the outputs that it writes.
+
+    Attributes:
+        conf: settings of the session, besides those of the committer.
+        jar: the committer's jar; None: `commitlog.spark.configure` sets the session up.
+        outputs: for each output its URL in Spark, and its URL for `commitlog.connect`.
+        tables: a directory for tables.
+        options: options of the stores.
+    """
+
+    conf: Mapping[str, str]
+    jar: str | None
+    outputs: Mapping[str, tuple[str, str]]
+    tables: str
+    options: Mapping[str, str]
+
+
+def main(this: Round) -> dict[str, Any]:
+    """Return the results of the steps for each output."""
+    spark = session(this)
+    came: dict[str, Any] = versions(spark)
+    for visibility in ("listed", "logged"):
+        spark.conf.set("spark.commitlog.visibility", visibility)
+        for name, (url, store_url) in this.outputs.items():
+            output = f"{store_url}/{visibility}"
+            options = this.options if store_url.startswith("s3:") else {}
+            came[f"{name} {visibility}"] = steps(spark, f"{url}/{visibility}", output, options)
+    spark.conf.unset("spark.commitlog.visibility")
+    came["tables"] = tables(spark, this.tables)
+    came["data source"] = error_of(lambda: commitlog.spark.CommitlogDataSource)
+    spark.stop()
+    return came
+
+
+def session(this: Round) -> SparkSession:
+    """Return a session with the committer."""
+    builder: Any = SparkSession.builder.master("local[2]")
+    for name, value in this.conf.items():
+        builder.config(name, value)
+    if this.jar is None:
+        return commitlog.spark.configure(builder).getOrCreate()
+    builder.config("spark.jars", ",".join([this.jar, this.conf["spark.jars"]]))
+    return builder.config("spark.plugins", "io.commitlog.CommitlogPlugin").getOrCreate()
+
+
+def versions(spark: SparkSession) -> dict[str, str]:
+    """Return the versions of Spark, Scala and Hadoop."""
+    jvm: Any = spark._jvm
+    return {
+        "spark": pyspark.__version__,
+        "scala": jvm.scala.util.Properties.versionNumberString(),
+        "hadoop": jvm.org.apache.hadoop.util.VersionInfo.getVersion(),
+    }
+
+
+def steps(spark: SparkSession, url: str, store_url: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Write to an output in all modes; return the rows after each write, and the output's versions."""
+
+    def numbers(start: int, end: int) -> DataFrame:
+        return spark.range(start, end, numPartitions=2).selectExpr("id", "id % 2 AS odd")
+
+    def ids() -> list[int]:
+        with commitlog.connect(store_url, **options) as store:
+            files = [file.path for file in Output(store).snapshot().files]
+        listed = [not file.startswith("_commitlog/") for file in files]
+        assert listed == [url.endswith("/listed")] * len(files)
+        rows = spark.read.option("basePath", url).parquet(*(f"{url}/{file}" for file in files))
+        found = sorted(row.id for row in rows.collect())
+        if all(listed):
+            assert sorted(row.id for row in spark.read.parquet(url).collect()) == found
+        return found
+
+    came: dict[str, Any] = {}
+    first = numbers(0, 6).write.partitionBy("odd").option("spark.commitlog.jobId", "first")
+    first.parquet(url)
+    came["written"] = ids()
+    came["again"] = error_of(lambda: first.mode("append").parquet(url))
+    first.option("spark.commitlog.onDuplicate", "skip").mode("append").parquet(url)
+    numbers(6, 8).write.partitionBy("odd").mode("append").parquet(url)
+    came["appended"] = ids()
+
+    fails = numbers(10, 14).selectExpr("if(id = 13, raise_error('a bad row'), id) AS id", "odd")
+    came["failed"] = error_of(lambda: fails.write.partitionBy("odd").mode("append").parquet(url))
+    came["after the failure"] = ids()
+
+    dynamic = numbers(20, 24).where("odd = 1").write.partitionBy("odd").mode("overwrite")
+    dynamic.option("partitionOverwriteMode", "dynamic").parquet(url)
+    came["partitions overwritten"] = ids()
+    numbers(30, 34).write.partitionBy("odd").mode("overwrite").parquet(url)
+    came["overwritten"] = ids()
+
+    with commitlog.connect(store_url, **options) as store:
+        output = Output(store)
+        came["versions"] = [record.mode for record in output.log()]
+        # A task of the failed job may have gone on after its job was aborted.
+        output.recover(older_than=0)
+        came["staged"] = [upload.path for upload in store.list_staged()]
+    return came
+
+
+def tables(spark: SparkSession, directory: str) -> dict[str, Any]:
+    """Write to tables; return the rows after each write, and the versions of their outputs."""
+
+    def ids(table: str) -> list[int]:
+        return sorted(row.id for row in spark.table(table).select("id").collect())
+
+    came: dict[str, Any] = {}
+    spark.sql(
+        f"CREATE TABLE parts USING parquet PARTITIONED BY (k) LOCATION '{directory}/parts'"
+        " AS SELECT id, id % 2 AS k FROM range(4)"
+    )
+    spark.sql("INSERT INTO parts SELECT id, id % 2 AS k FROM range(4, 6)")
+    came["inserted"] = ids("parts")
+    spark.sql("INSERT OVERWRITE parts PARTITION (k = 1) SELECT id FROM range(10, 12)")
+    came["partition overwritten"] = ids("parts")
+
+    def save(number: int, job_id: str) -> None:
+        rows = spark.range(number, number + 1, numPartitions=1).write.format("parquet").mode("append")
+        rows = rows.option("path", f"{directory}/saved").option("spark.commitlog.jobId", job_id)
+        rows.saveAsTable("saved")
+
+    save(0, "first")
+    came["saved again"] = error_of(lambda: save(1, "first"))
+    spark.sparkContext.setLocalProperty("spark.commitlog.jobId", "second")
+    spark.sql("INSERT INTO saved VALUES (2)")
+    came["inserted again"] = error_of(lambda: spark.sql("INSERT INTO saved VALUES (3)"))
+    came["saved"] = ids("saved")
+    for table in ("parts", "saved"):
+        with commitlog.connect(f"{directory}/{table}") as store:
+            came[f"log of {table}"] = [record.mode for record in Output(store).log()]
+    return came
+
+
+def error_of(step: Callable[[], Any]) -> str:
+    """Return the text of the error that `step` raises, or ""."""
+    try:
+        step()
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Round(**json.load(sys.stdin)))))

@@ -1,0 +1,183 @@
+"""The committer with every supported Spark, each in an environment of its own, with one jar for all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from attrs import frozen
+
+import commitlog
+from commitlog.outputs import Output
+from commitlog.spark.versions import DATA_SOURCES
+from commitlog.spark_jar import build_jar
+from support.environments import run_process, run_with, set_up, set_up_python
+from support.s3a import HADOOP, s3a_jars, s3a_settings
+from support.servers import Seaweedfs
+
+pytestmark = [
+    pytest.mark.all,
+    pytest.mark.servers,
+    pytest.mark.spark,
+    # Each Spark starts only once.
+    pytest.mark.timeout(900),
+]
+
+
+@frozen(kw_only=True)
+class Installation:
+    """An installed Spark.
+
+    Attributes:
+        spark: its major and minor version.
+        scala: the major and minor version of its Scala.
+        environment: the environment of its Python.
+        home: the directory of its jars, if those are not in the environment.
+        configured: whether Python configures the session, instead of settings.
+    """
+
+    spark: str
+    scala: str = "2.13"
+    environment: str
+    home: str | None = None
+    configured: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the case."""
+        return f"{self.spark}-scala-{self.scala}"
+
+    def python(self) -> Path:
+        """Return its Python; skip the test if it is missing."""
+        return set_up_python(self.environment)
+
+    def spark_home(self) -> Path:
+        """Return the directory that has its jars; skip the test if it is missing."""
+        if self.home is not None:
+            return set_up(self.home)
+        return next((self.python().parents[1] / "lib").glob("python3.*/site-packages/pyspark"))
+
+
+INSTALLATIONS = [
+    Installation(spark="3.5", scala="2.12", environment="spark-3.5", configured=True),
+    Installation(spark="3.5", environment="spark-3.5", home="spark-3.5-scala-2.13"),
+    Installation(spark="4.0", environment="spark-4.0", configured=True),
+    Installation(spark="4.1", environment="spark-4.1"),
+    Installation(spark="4.2", environment="floors"),
+]
+
+#: What each output has after the steps, except for errors.
+ROUND: dict[str, Any] = {
+    "written": [0, 1, 2, 3, 4, 5],
+    "appended": [0, 1, 2, 3, 4, 5, 6, 7],
+    "after the failure": [0, 1, 2, 3, 4, 5, 6, 7],
+    "partitions overwritten": [0, 2, 4, 6, 21, 23],
+    "overwritten": [30, 31, 32, 33],
+    "versions": ["append", "append", "overwrite-partitions", "overwrite"],
+    "staged": [],
+}
+
+#: The same for tables.
+TABLES: dict[str, Any] = {
+    "inserted": [0, 1, 2, 3, 4, 5],
+    "partition overwritten": [0, 2, 4, 10, 11],
+    "saved": [0, 2],
+    "log of parts": ["append", "append", "overwrite-partitions"],
+    "log of saved": ["append", "append"],
+}
+
+
+@pytest.fixture(scope="module")
+def jar_of_newest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The committer's jar from the compiler of the newest Spark."""
+    return build_jar(tmp_path_factory.mktemp("jar") / "newest.jar", Path(pyspark.__path__[0]))
+
+
+@pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda each: each.name)
+def test_the_committer_works(
+    installation: Installation, jar_of_newest: Path, seaweedfs: Seaweedfs, tmp_path: Path
+) -> None:
+    """All modes, failed and repeated jobs, on disk and by S3A, with the jar for the newest Spark."""
+    bucket = seaweedfs.new_bucket()
+    settings = {
+        "conf": {
+            "spark.jars": ",".join(map(str, s3a_jars(installation.spark))),
+            "spark.ui.enabled": "false",
+            **s3a_settings(seaweedfs),
+        },
+        "jar": None if installation.configured else str(jar_of_newest),
+        "outputs": {
+            "local": (f"file://{tmp_path}/out", f"{tmp_path}/out"),
+            "s3a": (f"s3a://{bucket}/out", f"s3://{bucket}/out"),
+        },
+        "tables": f"{tmp_path}/tables",
+        "options": seaweedfs.options,
+    }
+    came = run_with(
+        installation.python(),
+        Path(__file__).with_name("committer_smoke.py"),
+        tmp_path,
+        json.dumps(settings),
+        SPARK_HOME=str(installation.spark_home()),
+    )
+    assert came.pop("spark").startswith(f"{installation.spark}.")
+    assert came.pop("scala").startswith(f"{installation.scala}.")
+    assert came.pop("hadoop") == HADOOP[installation.spark]
+    version = tuple(map(int, installation.spark.split(".")))
+    data_source, tables = came.pop("data source"), came.pop("tables")
+    assert ("needs PySpark 4.0 or newer" in data_source) == (version < DATA_SOURCES)
+    # Earlier versions hide the options of saveAsTable with a table that exists.
+    expected = "JobAlreadyCommitted: job 'first'" if version >= (4, 1) else "NotSupported: the table was"
+    assert f"errors.{expected}" in tables.pop("saved again")
+    assert "errors.JobAlreadyCommitted: job 'second'" in tables.pop("inserted again")
+    assert tables == TABLES
+    assert set(came) == {"local listed", "local logged", "s3a listed", "s3a logged"}
+    for output, results in came.items():
+        assert "errors.JobAlreadyCommitted: job 'first' is part of" in results.pop("again"), output
+        assert "a bad row" in results.pop("failed"), output
+        assert results == ROUND, output
+
+
+@pytest.mark.parametrize(
+    "installation", [each for each in INSTALLATIONS if each.home is None], ids=lambda each: each.name
+)
+def test_spark_sql_commits(
+    installation: Installation, jar_of_newest: Path, seaweedfs: Seaweedfs, tmp_path: Path
+) -> None:
+    """A driver without Python, with the jar and one setting."""
+    place = f"{seaweedfs.new_bucket()}/numbers"
+    settings = {
+        "spark.jars": ",".join(map(str, [jar_of_newest, *s3a_jars(installation.spark)])),
+        "spark.plugins": "io.commitlog.CommitlogPlugin",
+        "spark.ui.enabled": "false",
+        **s3a_settings(seaweedfs),
+    }
+    statements = [
+        f"CREATE TABLE numbers USING parquet LOCATION 's3a://{place}' AS SELECT 1 AS n",
+        "INSERT INTO numbers SELECT 2",
+        "SELECT 'sum', sum(n) FROM numbers",
+    ]
+    printed = run_process(
+        [
+            *(installation.spark_home() / "bin/spark-sql", "--master", "local[2]"),
+            *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+            *("-e", "; ".join(statements)),
+        ],
+        installation.python(),
+        tmp_path,
+    )
+    assert "sum\t3" in printed.splitlines()
+    with commitlog.connect(f"s3://{place}", **seaweedfs.options) as store:
+        assert [record.mode for record in Output(store).log()] == ["append", "append"]
+
+
+@pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda each: each.name)
+def test_the_jar_is_the_same_from_every_compiler(
+    installation: Installation, jar_of_newest: Path, tmp_path: Path
+) -> None:
+    """Each Spark compiles the source to the same bytes, so a jar from any of them runs on all."""
+    jar = build_jar(tmp_path / "committer.jar", installation.spark_home())
+    assert jar.read_bytes() == jar_of_newest.read_bytes()

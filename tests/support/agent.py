@@ -1,0 +1,154 @@
+"""The commit agent with the traps of jobs.
+
+Spark takes a script of this module for the interpreter of its agent. A trap is a file in the
+directory ``traps`` next to the script. The first job that it names takes it.
+The agent has other heartbeats if there is a file ``heartbeat`` with their seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from commitlog.spark.committer.s3a import s3_url
+from support.project import IMPORT_PATH
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from support.spark_jobs import Trap
+
+__all__ = [
+    "SETTING",
+    "agent_interpreter",
+    "agents",
+    "heartbeat_every",
+    "kill_agent",
+    "main",
+    "other_interpreter",
+    "trapped",
+]
+
+#: The setting of Spark with the interpreter of the agent.
+SETTING = "spark.commitlog.python"
+
+
+def agent_interpreter(directory: Path, program: str = "from support.agent import main; main()") -> str:
+    """Create an interpreter in `directory` that runs the agent with traps; return its path.
+
+    Args:
+        directory: a new directory.
+        program: the Python program to run instead of the agent; it must end as the agent does.
+    """
+    (directory / "traps").mkdir(parents=True)
+    path = directory / "python"
+    program = f"import sys; sys.path[:0] = {IMPORT_PATH.split(os.pathsep)!r}; {program}"
+    traps = shlex.quote(str(directory / "traps"))
+    run = shlex.join([sys.executable, "-c", program])
+    path.write_text(f"#!/bin/sh\nexport COMMITLOG_TRAPS={traps}\nexec {run}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@contextmanager
+def trapped(spark: SparkSession, url: str, job_id: str | None, trap: Trap) -> Iterator[None]:
+    """Set a trap for the next job of the committer with that id and place."""
+    file = _traps(spark) / _name(url, job_id)
+    file.write_text(trap.to_json())
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+@contextmanager
+def other_interpreter(spark: SparkSession, path: str) -> Iterator[None]:
+    """Let the agents of a session run with the interpreter at `path`."""
+    conf: Any = spark.sparkContext._jsc.sc().conf()  # type: ignore[attr-defined]
+    usual = conf.get(SETTING)
+    conf.set(SETTING, path)
+    kill_agent(spark)
+    try:
+        yield
+    finally:
+        conf.set(SETTING, usual)
+        kill_agent(spark)
+
+
+@contextmanager
+def heartbeat_every(spark: SparkSession, seconds: float) -> Iterator[None]:
+    """Let the agents of a session, which must have traps, send their heartbeats more often."""
+    file = _traps(spark) / "heartbeat"
+    file.write_text(str(seconds))
+    kill_agent(spark)
+    try:
+        yield
+    finally:
+        file.unlink()
+        kill_agent(spark)
+
+
+def agents(pid: int) -> list[psutil.Process]:
+    """Return the agents among the descendants of a process."""
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if any("agent" in word and "main()" in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def kill_agent(spark: SparkSession) -> None:
+    """Kill the agent of a session, if it runs."""
+    found = agents(_jvm(spark))
+    for agent in found:
+        agent.kill()
+    psutil.wait_procs(found)
+
+
+def _jvm(spark: SparkSession) -> int:
+    gateway: Any = spark.sparkContext._gateway  # type: ignore[attr-defined]
+    return int(gateway.proc.pid)
+
+
+def _traps(spark: SparkSession) -> Path:
+    return Path(spark.conf.get(SETTING) or "").parent / "traps"
+
+
+def _name(url: str, job_id: str | None) -> str:
+    url = s3_url(url) if url.startswith("s3a:") else url
+    return hashlib.sha256(f"{url} {job_id}".encode()).hexdigest()
+
+
+def main() -> None:
+    """Run the agent."""
+    from commitlog.spark.committer import agent, jobs
+    from support.spark_jobs import Trap
+
+    directory = Path(os.environ["COMMITLOG_TRAPS"])
+    usual: Callable[..., Any] = jobs.JobCommitter.open_output
+
+    def open_output(committer: Any, options: Any, executor: Any) -> Any:
+        file = directory / _name(options.url, options.job.job_id)
+        with suppress(FileNotFoundError):
+            trap = Trap.from_json(file.read_text())
+            file.unlink()
+            # One request at a time, so that the nth is always the same.
+            return trap.set(jobs.open_output(options), itertools.count(1))
+        return usual(committer, options, executor)
+
+    jobs.JobCommitter.open_output = open_output  # type: ignore[assignment]
+    with suppress(FileNotFoundError):
+        seconds = float((directory / "heartbeat").read_text())
+        jobs.JobCommitter = partial(jobs.JobCommitter, heartbeat=seconds)  # type: ignore
+    agent.main()
