@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Speed of Spark jobs and of their commits, compared with Spark's own writer.
 
-    ./run bench committer [--quick] [--only spark|store|scale] [--json FILE]
+    ./run bench committer [--quick] [--only spark|store|scale|s3a] [--json FILE]
 
 All writers run in one Spark application, in rounds of shuffled order, so that other load on the machine
 affects all of them equally. The rows that each one wrote are counted. A ratio is the median, over the
@@ -23,11 +23,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import SkipTest
 
+import s3a_commits
 import scale
 import store_commits
 from attrs import frozen
 from measure import Cost, cost_of, ratio, versions
+from s3a_commits import S3aSizes, Shape
 
 from commitlog.spark.targets.base import PUBLISHERS
 
@@ -41,11 +44,12 @@ AIMS = {
     "partitioned_over_builtin": ">= 1.5",
     "configured_over_builtin": ">= 1.0",
     "tiny_over_builtin": "<= 1.0",
+    **s3a_commits.AIMS,
 }
 
 BUILT_IN = "built-in v1"
 
-_PARTS = ("spark", "store", "scale")
+_PARTS = ("spark", "store", "scale", "s3a")
 
 #: Ratio, job, writer, and whether it compares rows per second (otherwise wall time).
 _RATIOS = (
@@ -77,6 +81,7 @@ class Scale:
         tiny_rounds: the same for the job of a thousand rows.
         store: sizes of the measurements on S3.
         scale: sizes of the measurements of long logs and large jobs.
+        s3a: sizes of the measurements of Spark on S3A.
     """
 
     rows: int
@@ -84,6 +89,7 @@ class Scale:
     tiny_rounds: int
     store: store_commits.Sizes
     scale: scale.Sizes
+    s3a: S3aSizes
 
 
 FULL = Scale(
@@ -98,6 +104,11 @@ FULL = Scale(
         commits=160,
     ),
     scale=scale.Sizes(logs=(100, 1_000, 10_000), jobs=(1_000, 10_000, 100_000)),
+    s3a=S3aSizes(
+        rounds={Shape(10): 9, Shape(100): 5, Shape(1_000): 3, Shape(1_000, 10): 3, Shape(10_000): 1},
+        v1_rounds={Shape(10): 9, Shape(100): 3, Shape(1_000): 1},
+        warm_up=(10, 10, 10, 50),
+    ),
 )
 QUICK = Scale(
     rows=200_000,
@@ -111,6 +122,7 @@ QUICK = Scale(
         commits=8,
     ),
     scale=scale.Sizes(logs=(10, 100), jobs=(1_000,)),
+    s3a=S3aSizes(rounds={Shape(10): 1, Shape(100): 1}, v1_rounds={Shape(10): 1}, warm_up=(2,)),
 )
 
 FILES = 4
@@ -192,7 +204,7 @@ class SparkBench:
         else:
             frame = way.session.read.parquet(str(source))
         target = self._scratch / "out"
-        cost = cost_of(partial(way.write, frame, target, partition_by=partition_by))
+        cost = cost_of(partial(way.write, frame, str(target), partition_by=partition_by))
         found = count_rows(target)
         assert found == rows, f"{way.name} wrote {found} of {rows} rows"
         shutil.rmtree(target)
@@ -264,6 +276,16 @@ def main() -> None:
         report["store"] = {"latency_seconds": store_commits.LATENCY, **figures}
     if "scale" in parts:
         report["scale"] = scale.measure_scale(sizes.scale, _say)
+    if "s3a" in parts:
+        try:
+            found = s3a_commits.measure_s3a(sizes.s3a, _say)
+        except SkipTest as missing:
+            if arguments.only:
+                sys.exit(str(missing))
+            _say(f"without s3a: {missing}")
+        else:
+            report["ratios"].update(found.pop("ratios"))
+            report["s3a"] = found
     report |= {
         "date": started.date().isoformat(),
         "quick": arguments.quick,
@@ -284,6 +306,8 @@ def _show(report: dict[str, Any]) -> None:
         _show_store(report["store"])
     if "scale" in report:
         _show_scale(report["scale"])
+    if "s3a" in report:
+        _show_s3a(report["s3a"])
     print("\nratios (rows per second; tiny: time; commit: seconds per file)")
     for name, value in report["ratios"].items():
         aim = f"  (aim: {AIMS[name]})" if name in AIMS else ""
@@ -314,6 +338,16 @@ def _show_scale(figures: dict[str, Any]) -> None:
     for row in figures["jobs"]:
         head = f"{row['files']:8} {row['visibility']:12}{row['cpu_seconds']:8.2f}"
         print(f"{head}{row['told_megabytes']:9.1f}{row['commit_megabytes']:11.1f}")
+
+
+def _show_s3a(figures: dict[str, Any]) -> None:
+    latency = f"{figures['latency_seconds'] * 1000:.0f} ms added to each request"
+    print(f"\nSpark on S3A, {figures['slots']} tasks at once, {latency}")
+    print(f"{'files':16} {'committer':17}{'job s':>9}{'commit s':>10}{'copied':>11}  requests")
+    for row in figures["jobs"]:
+        seconds = f"{row['job_seconds']:9.2f}{row['commit_seconds']:10.2f}"
+        head = f"{row['job']:16} {row['committer']:17}{seconds}{row['bytes_copied']:11}"
+        print(f"{head}  {row['requests']}: {_requests(row['requests_by_kind'])}")
 
 
 def _requests(counts: dict[str, float]) -> str:

@@ -28,9 +28,9 @@ from typing import Any
 from attrs import field, frozen
 from contenders import BODY, SOURCE, Calls, Place, bare, boto3_rows, obstore_rows, ours
 from measure import versions
+from servers import Ministack, Seaweedfs
 
 from commitlog.testing.proxy import Proxy
-from support.servers import Ministack, Seaweedfs
 
 #: Seconds of latency that the proxy adds. A COPY counts as a PUT.
 LATENCY = {"HEAD": 0.010, "PUT": 0.010, "DynamoDB": 0.005}

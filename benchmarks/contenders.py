@@ -19,12 +19,12 @@ from attrs import evolve, frozen
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from obstore.store import S3Store as ObstoreS3
+from servers import Server
 
 import commitlog
 from commitlog.aws import AwsClient, AwsOptions, AwsSession
 from commitlog.clock import SystemClock
 from commitlog.commit.probe_report import Kind, ProbeResult
-from support.servers import Server
 
 __all__ = ["BODY", "SOURCE", "Place", "bare", "boto3_rows", "obstore_rows", "ours"]
 

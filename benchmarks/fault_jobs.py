@@ -4,9 +4,10 @@ A job writes `ROWS` numbers by three tasks. Each task can be held at a gate: it 
 its arrival, then reads a command from a pipe, which blocks until one is written. As a program, this
 module is a driver whose jobs are all held, until it is killed::
 
-    python benchmarks/fault_jobs.py DIRECTORY
+    python benchmarks/fault_jobs.py SITE
 
-It prints ``ready`` once all tasks are done except those that are held.
+It prints ``ready`` once all tasks are done except those that are held. Only then does it start the jobs
+that the proxy holds.
 """
 
 from __future__ import annotations
@@ -21,29 +22,37 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from attrs import frozen
+from fault_sites import Place, load_site
 from pyspark.sql import DataFrame, SparkSession
-from spark_writers import CommitlogFormat, Writer, listed_files, start, writers
+from s3a_spark import S3aWriter
+from spark_writers import Writer
 
 __all__ = [
+    "ALL",
     "BASE",
+    "COMPLETED",
+    "COMPLETING",
+    "COMPLETING_FILES",
     "ROWS",
     "Books",
     "Gate",
+    "append_by_id",
     "begin_base",
     "books",
-    "contenders",
-    "directory_of",
     "numbers",
-    "session",
     "tasks_done",
     "when",
 ]
 
 #: Rows that exist before a job, and rows that each job adds.
 BASE, ROWS = 100, 300
+ALL = range(BASE + ROWS)
 TASKS = 3
+
+#: The scenario of drivers that are killed while they complete uploads: jobs of `COMPLETING_FILES` files,
+#: of which `COMPLETED` are visible at that moment.
+COMPLETING, COMPLETING_FILES, COMPLETED = "killed-completing", 30, 10
 
 #: Seconds to wait for Spark to reach a state before the benchmark gives up.
 PATIENCE = 300.0
@@ -82,17 +91,6 @@ class Gate:
             return
         os.write(pipe, word.encode())
         os.close(pipe)
-
-
-def session(scratch: Path) -> SparkSession:
-    """Start Spark with enough task slots to hold many tasks at once."""
-    quick_to_start = f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    return start("local[16]", scratch, {"spark.driver.extraJavaOptions": quick_to_start})
-
-
-def contenders(spark: SparkSession) -> list[Writer]:
-    """Return the writers that differ when something fails."""
-    return [writer for writer in writers(spark) if not isinstance(writer, CommitlogFormat)]
 
 
 def numbers(writer: Writer, first: int, gate: Gate | None = None) -> DataFrame:
@@ -151,28 +149,27 @@ class Books:
         return f"{self.rows} rows" + (f" ({told})" if told else "")
 
 
-def books(path: Path, expected: range) -> Books:
-    """Compare the numbers below `path` with `expected`. Each expected number must occur once."""
-    found: list[int] = []
-    for file in listed_files(path):
-        found += pq.read_table(file, columns=["id"], partitioning=None).column("id").to_pylist()
+def books(place: Place, expected: range) -> Books:
+    """Compare the numbers in `place` with `expected`. Each expected number must occur once."""
+    found = place.numbers()
     lost = len(set(expected) - set(found))
     return Books(rows=len(found), lost=lost, surplus=len(found) - (len(expected) - lost))
 
 
-def directory_of(top: Path, writer: Writer, scenario: str) -> Path:
-    """Return the output directory of `writer`."""
-    return top / scenario / writer.name.replace(" ", "-")
-
-
-def begin_base(writer: Writer, path: Path) -> None:
+def begin_base(writer: Writer, place: Place) -> None:
     """Write the rows that exist before a job: those from 0."""
-    writer.write(writer.session.range(0, BASE, 1, 1), path)
+    writer.write(writer.session.range(0, BASE, 1, 1), place.path)
 
 
-def _write(writer: Writer, path: Path, mode: str, gate: Gate) -> None:
+def _write(writer: Writer, place: Place, mode: str, gate: Gate) -> None:
     # Spark finds the format through the session of the thread; this call sets that session.
-    writer.write(numbers(writer, BASE, gate), path, mode=mode)
+    writer.write(numbers(writer, BASE, gate), place.path, mode=mode)
+
+
+def append_by_id(writer: S3aWriter, place: Place) -> None:
+    """Append the numbers from `BASE` on in `COMPLETING_FILES` files, as a job that has an id."""
+    frame = writer.session.range(BASE, BASE + ROWS, 1, COMPLETING_FILES)
+    writer.append_once(frame, place.path, "completing")
 
 
 def _end_with_parent() -> None:
@@ -181,22 +178,27 @@ def _end_with_parent() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Start one appending and one overwriting job of each writer, and hold them all."""
+    """Start jobs of each writer that append, overwrite, and complete uploads, and hold them all."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    top = Path(arguments[0])
-    scratch = top / "driver"
+    site = load_site(arguments[0])
+    scratch = site.top / "driver"
     scratch.mkdir(parents=True)
-    spark = session(scratch)
-    threads = []
-    for writer in contenders(spark):
+    spark = site.start(scratch)
+    threads, completing = [], []
+    for writer in site.writers(spark):
+        if isinstance(writer, S3aWriter) and writer.completes:
+            completing.append((writer, site.place(writer, COMPLETING)))
+            begin_base(*completing[-1])
         for mode in ("append", "overwrite"):
-            path = directory_of(top, writer, f"killed-{mode}")
-            begin_base(writer, path)
-            gate = Gate.new(scratch / f"{path.name}-{mode}", TASKS - 1)
-            threads.append(threading.Thread(target=_write, args=(writer, path, mode, gate)))
+            place = site.place(writer, f"killed-{mode}")
+            begin_base(writer, place)
+            gate = Gate.new(place.gate, TASKS - 1)
+            threads.append(threading.Thread(target=_write, args=(writer, place, mode, gate)))
     for thread in threads:
         thread.start()
     when(lambda: tasks_done(spark) == (TASKS - 1) * len(threads), "the tasks that are not held")
+    for writer, place in completing:
+        threading.Thread(target=append_by_id, args=(writer, place)).start()
     print("ready", flush=True)
     threading.Event().wait()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """The effect of failing jobs on rows: with Spark's own committer, and with ours.
 
-    ./run bench faults [--quick] [--json FILE]
+    ./run bench faults [--quick] [--only local|s3a] [--json FILE]
 
 Jobs run in a real Spark, and drivers are killed by a real SIGKILL. Gates hold the tasks, so that the
 point of failure is deterministic. Rows are counted by a reader that lists the directory.
@@ -26,63 +26,42 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-from attrs import frozen
 from fault_jobs import (
+    ALL,
     BASE,
+    COMPLETING,
     ROWS,
     Books,
     Gate,
     begin_base,
     books,
-    contenders,
-    directory_of,
     numbers,
-    session,
     tasks_done,
     when,
 )
-from spark_writers import Writer, listed_files
-
-import commitlog
-from commitlog.outputs import Output
+from fault_outcomes import Outcome, show, table_of
+from fault_sites import Directory, LocalSite, Place, Site
+from s3a_faults import CompletionGate, killed_completing, s3a_site, two_jobs_with_speculation
+from s3a_spark import S3aWriter
+from spark_writers import Writer
 
 #: Files of the watched job, each in a partition directory of its own.
 WATCHED_PARTITIONS = 100
 
-ALL = range(BASE + ROWS)
 
-
-@frozen(kw_only=True)
-class Outcome:
-    """The outcome of one scenario with one writer.
-
-    Attributes:
-        scenario: the event.
-        writer: name of the writer.
-        found: the observed state, as text.
-        right: whether the observed state is correct.
-    """
-
-    scenario: str
-    writer: str
-    found: str
-    right: bool
-
-
-def failing_overwrite(writer: Writer, path: Path) -> Outcome:
+def failing_overwrite(writer: Writer, place: Place) -> Outcome:
     """Fail one task of an overwriting job, after the other two tasks are done."""
-    begin_base(writer, path)
-    gate = Gate.new(path.with_suffix(".gate"), task=2)
+    begin_base(writer, place)
+    gate = Gate.new(place.gate, task=2)
     with _running(
-        lambda: writer.write(numbers(writer, BASE, gate), path, mode="overwrite"), gate
+        lambda: writer.write(numbers(writer, BASE, gate), place.path, mode="overwrite"), gate
     ) as job:
         _until_held(gate, job)
         when(lambda: tasks_done(writer.session) == 2, "the other tasks")
         gate.open("fail")
         assert job.exception() is not None, "the job was to fail"
-    found = books(path, range(BASE))
+    found = books(place, range(BASE))
     return Outcome(
         scenario="a job that overwrites fails",
         writer=writer.name,
@@ -91,19 +70,19 @@ def failing_overwrite(writer: Writer, path: Path) -> Outcome:
     )
 
 
-def concurrent_appends(writer: Writer, path: Path) -> Outcome:
+def concurrent_appends(writer: Writer, place: Place) -> Outcome:
     """Run a second job to its end while the first job is in the middle of a task."""
-    begin_base(writer, path)
-    before = _first_files(path)
-    gate = Gate.new(path.with_suffix(".gate"), task=0)
-    with _running(lambda: writer.write(numbers(writer, BASE, gate), path), gate) as job:
+    begin_base(writer, place)
+    before = place.first_files() if isinstance(place, Directory) else 0
+    gate = Gate.new(place.gate, task=0)
+    with _running(lambda: writer.write(numbers(writer, BASE, gate), place.path), gate) as job:
         _until_held(gate, job)
-        if writer.opens_first:
-            when(lambda: _first_files(path) > before, "the file of the task that is held")
-        writer.write(numbers(writer, BASE + ROWS), path)
+        if writer.opens_first and isinstance(place, Directory):
+            when(lambda: place.first_files() > before, "the file of the task that is held")
+        writer.write(numbers(writer, BASE + ROWS), place.path)
         gate.open()
         error = job.exception()
-    found = books(path, range(BASE + 2 * ROWS))
+    found = books(place, range(BASE + 2 * ROWS))
     said = "both report success" if error is None else f"one fails ({_short(error)})"
     return Outcome(
         scenario="two jobs append at once",
@@ -113,16 +92,11 @@ def concurrent_appends(writer: Writer, path: Path) -> Outcome:
     )
 
 
-def _first_files(path: Path) -> int:
-    """Return the number of files of first tasks, visible or not."""
-    return sum(1 for _ in path.rglob("part-00000-*.parquet"))
-
-
-def killed_append(writer: Writer, path: Path) -> list[Outcome]:
+def killed_append(writer: Writer, place: Place) -> list[Outcome]:
     """Check an append whose driver was killed with two of three tasks done, then run it again."""
-    after = books(path, range(BASE))
-    writer.write(numbers(writer, BASE), path)
-    found = books(path, ALL)
+    after = books(place, range(BASE))
+    writer.write(numbers(writer, BASE), place.path)
+    found = books(place, ALL)
     return [
         Outcome(
             scenario="a driver that appends is killed",
@@ -139,11 +113,11 @@ def killed_append(writer: Writer, path: Path) -> list[Outcome]:
     ]
 
 
-def killed_overwrite(writer: Writer, path: Path) -> list[Outcome]:
+def killed_overwrite(writer: Writer, place: Place) -> list[Outcome]:
     """Check an overwrite whose driver was killed with two of three tasks done, then run it again."""
-    after = books(path, range(BASE))
-    writer.write(numbers(writer, BASE), path, mode="overwrite")
-    found = books(path, range(BASE, BASE + ROWS))
+    after = books(place, range(BASE))
+    writer.write(numbers(writer, BASE), place.path, mode="overwrite")
+    found = books(place, range(BASE, BASE + ROWS))
     return [
         Outcome(
             scenario="a driver that overwrites is killed",
@@ -165,7 +139,7 @@ def _old_and_new(found: Books) -> str:
     return f"{BASE - found.lost} of {BASE} old rows{new}"
 
 
-def reading_meanwhile(writer: Writer, path: Path) -> list[Outcome]:
+def reading_meanwhile(writer: Writer, place: Place) -> list[Outcome]:
     """Read repeatedly while a job of many files is committed."""
     frame = writer.session.range(0, WATCHED_PARTITIONS, 1, 1).selectExpr("id", "id as part")
     listed: set[int] = set()
@@ -174,29 +148,26 @@ def reading_meanwhile(writer: Writer, path: Path) -> list[Outcome]:
 
     def look() -> None:
         while not over.is_set():
-            listed.add(len(listed_files(path)))
+            listed.add(place.shown())
             if writer.logged:
-                logged.add(_files_by_log(path))
+                logged.add(place.logged())
 
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(look)
         try:
-            writer.write(frame, path, partition_by=["part"])
+            writer.write(frame, place.path, partition_by=["part"])
         finally:
             over.set()
         looking.result()
-    found = books(path, range(WATCHED_PARTITIONS))
+    found = books(place, range(WATCHED_PARTITIONS))
     assert not (found.lost or found.surplus), str(found)
-    outcomes = [_seen("a reader that lists, during a job", writer, listed)]
+    outcomes = []
+    if not writer.hidden:
+        outcomes.append(_seen("a reader that lists, during a job", writer, listed))
     if writer.logged:
-        assert _files_by_log(path) == WATCHED_PARTITIONS
+        assert place.logged() == WATCHED_PARTITIONS
         outcomes.append(_seen("a reader of the log, during a job", writer, logged))
     return outcomes
-
-
-def _files_by_log(path: Path) -> int:
-    with commitlog.connect(str(path)) as store:
-        return len(Output(store).snapshot(roll_forward=False).files)
 
 
 def _seen(scenario: str, writer: Writer, counts: set[int]) -> Outcome:
@@ -223,14 +194,23 @@ def _until_held(gate: Gate, job: Future[None]) -> None:
 
 
 def _short(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0]}"[:80]
+    """Return the name of the first cause in the JVM, or in Python."""
+    cause = getattr(error, "java_exception", None)
+    if cause is None:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"[:80]
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getClass().getSimpleName())
 
 
 @contextlib.contextmanager
-def _doomed_driver(top: Path) -> Iterator[Callable[[], None]]:
-    """Start a driver. Yield a function that kills it once all of its jobs are held."""
+def _doomed_driver(site: Site) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Start a driver. Yield a function that kills it once all of its jobs are held.
+
+    The argument of the function waits for the jobs that the proxy holds.
+    """
     driver = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("fault_jobs.py")), str(top)],
+        [sys.executable, str(Path(__file__).with_name("fault_jobs.py")), site.dump()],
         # The driver ends when this pipe closes, in case this process ends before it has killed it.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -244,9 +224,11 @@ def _doomed_driver(top: Path) -> Iterator[Callable[[], None]]:
             os.killpg(driver.pid, signal.SIGKILL)
         driver.communicate()
 
-    def kill_when_ready() -> None:
+    def kill_when_ready(wait: Callable[[], None]) -> None:
         assert driver.stdout is not None
         line = driver.stdout.readline()
+        if line == "ready\n":
+            wait()
         kill()
         assert line == "ready\n", "the driver that was to be killed has failed; its error is on stderr"
 
@@ -256,38 +238,56 @@ def _doomed_driver(top: Path) -> Iterator[Callable[[], None]]:
         kill()
 
 
-def _run(top: Path, rounds: int, say: Callable[[str], None]) -> list[Outcome]:
+def _run(
+    site: Site, completions: CompletionGate | None, rounds: int, say: Callable[[str], None]
+) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    with _doomed_driver(top) as kill:
+    with _doomed_driver(site) as kill:
         say("starting Spark twice")
-        scratch = top / "main"
+        scratch = site.top / "main"
         scratch.mkdir()
-        spark = session(scratch)
+        spark = site.start(scratch)
         try:
-            ways = contenders(spark)
+            ways = site.writers(spark)
             for turn in range(rounds):
                 for writer in ways:
                     say(f"round {turn + 1}: {writer.name}")
                     for scenario in (failing_overwrite, concurrent_appends, reading_meanwhile):
-                        path = directory_of(top, writer, f"{scenario.__name__}-{turn}")
-                        path.parent.mkdir(exist_ok=True)
-                        came = scenario(writer, path)
+                        came = scenario(writer, site.place(writer, f"{scenario.__name__}-{turn}"))
                         outcomes += came if isinstance(came, list) else [came]
             say("killing the driver of all the other jobs")
-            kill()
+            kill(completions.wait if completions else lambda: None)
+            if completions:
+                completions.open()
             for writer in ways:
                 say(f"after the kill: {writer.name}")
-                outcomes += killed_append(writer, directory_of(top, writer, "killed-append"))
-                outcomes += killed_overwrite(writer, directory_of(top, writer, "killed-overwrite"))
+                outcomes += killed_append(writer, site.place(writer, "killed-append"))
+                outcomes += killed_overwrite(writer, site.place(writer, "killed-overwrite"))
+                if isinstance(writer, S3aWriter) and writer.completes:
+                    outcomes += killed_completing(writer, site.place(writer, COMPLETING))
         finally:
             spark.stop()
     return outcomes
+
+
+def _run_local(top: Path, rounds: int, say: Callable[[str], None]) -> list[Outcome]:
+    return _run(LocalSite(str(top)), None, rounds, say)
+
+
+def _run_s3a(top: Path, rounds: int, say: Callable[[str], None]) -> list[Outcome]:
+    with s3a_site(top) as (site, completions):
+        outcomes = _run(site, completions, rounds, say)
+        return outcomes + two_jobs_with_speculation(site, say)
+
+
+_PARTS = {"local": _run_local, "s3a": _run_s3a}
 
 
 def main() -> None:
     """Run all scenarios, print the outcomes, and write the JSON file if one was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round, within a minute")
+    parser.add_argument("--only", choices=_PARTS, help="write to local directories, or to S3 by S3A")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write what came of it")
     arguments = parser.parse_args()
     started = datetime.datetime.now(datetime.UTC)
@@ -295,11 +295,15 @@ def main() -> None:
     def say(what: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr)
 
-    with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as scratch:
-        outcomes = _run(Path(scratch), 1 if arguments.quick else 3, say)
+    rounds = 1 if arguments.quick else 3
+    outcomes: dict[str, list[Outcome]] = {}
+    for part in [arguments.only] if arguments.only else _PARTS:
+        with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as scratch:
+            outcomes[part] = _PARTS[part](Path(scratch), rounds, say)
     if arguments.json:
         report = {
-            "outcomes": table_of(outcomes),
+            "outcomes": table_of(outcomes.get("local", [])),
+            "s3a": table_of(outcomes.get("s3a", [])),
             "date": started.date().isoformat(),
             "quick": arguments.quick,
             "versions": {
@@ -308,46 +312,8 @@ def main() -> None:
             },
         }
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
-    _show(outcomes)
-
-
-def table_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Return one row for each scenario and writer, with the outcome of its rounds."""
-    cells: dict[tuple[str, str], list[Outcome]] = {}
-    for outcome in outcomes:
-        cells.setdefault((outcome.scenario, outcome.writer), []).append(outcome)
-    return [
-        {
-            "scenario": scenario,
-            "writer": writer,
-            "rounds": len(cell),
-            "wrong": sum(not outcome.right for outcome in cell),
-            # Of several outcomes, report the worst.
-            "found": min(cell, key=lambda outcome: outcome.right).found,
-        }
-        for (scenario, writer), cell in cells.items()
-    ]
-
-
-def _show(outcomes: list[Outcome]) -> None:
-    """Print a Markdown table in which wrong outcomes are bold."""
-    table = table_of(outcomes)
-    ways = list(dict.fromkeys(row["writer"] for row in table))
-    cells = {(row["scenario"], row["writer"]): row for row in table}
-    print("| " + " | ".join(["scenario", *ways]) + " |")
-    print("|---" * (1 + len(ways)) + "|")
-    for scenario in dict.fromkeys(row["scenario"] for row in table):
-        line = [_cell(cells.get((scenario, way))) for way in ways]
-        print("| " + " | ".join([scenario, *line]) + " |")
-
-
-def _cell(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return "–"
-    if not row["wrong"]:
-        return str(row["found"])
-    times = f" ({row['wrong']} of {row['rounds']} times)" if row["rounds"] > 1 else ""
-    return f"**{row['found']}**{times}"
+    for part in outcomes.values():
+        show(part)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from typing import Any
 
 import boto3
 from measure import cost_of, versions
+from servers import Seaweedfs
 
 from commitlog.commit import ConditionalStore
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, Restorer
@@ -37,7 +38,6 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
 from commitlog.testing.proxy import Proxy
-from support.servers import Seaweedfs
 
 LOG = "log"
 
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few entries; rough figures in a minute")
     parser.add_argument("--entries", type=int, help="default: 10000; with --quick 300")
     parser.add_argument("--latency", type=float, nargs="*", default=[0, 30], help="milliseconds")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
     given = parser.parse_args()
     entries = given.entries or (300 if given.quick else 10_000)
     rows = []

@@ -1,4 +1,4 @@
-"""Measurement of work: wall time, and CPU time of this process and all of its descendants.
+"""Measurement of work: wall time, CPU time of this process and all of its descendants, and requests.
 
 The module also reports the versions of packages. Spark works in a JVM and in Python workers, which are
 children and grandchildren of the driver.
@@ -9,13 +9,17 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterable
+from urllib.parse import parse_qs, urlsplit
 
 import psutil
 from attrs import frozen
 
-__all__ = ["Cost", "cost_of", "ratio", "versions"]
+from commitlog.testing.proxy import Proxy
+
+__all__ = ["Cost", "cost_of", "kind_of", "ratio", "requests_of", "versions"]
 
 
 @frozen
@@ -49,6 +53,63 @@ def _cpu_seconds() -> dict[int, float]:
             continue
         spent[process.pid] = sum(times[:4])  # own and collected children's, user and system
     return spent
+
+
+def requests_of(work: Callable[[], object], proxy: Proxy) -> tuple[float, list[str]]:
+    """Run `work`; return its duration in seconds, and the requests that the proxy received meanwhile."""
+    seen: list[str] = []
+    over = threading.Event()
+
+    def drain() -> None:
+        # The proxy keeps only the last ten thousand requests.
+        while not over.wait(0.5):
+            seen.extend(proxy.requests())
+
+    proxy.requests()
+    drainer = threading.Thread(target=drain)
+    drainer.start()
+    try:
+        start = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - start
+    finally:
+        over.set()
+        drainer.join()
+    return seconds, seen + proxy.requests()
+
+
+def kind_of(request: str) -> str:
+    """Return the kind of a request that the proxy recorded: its method, or the name of the S3 operation.
+
+    >>> [kind_of(f"{method} /bucket/a") for method in ("PUT", "COPY", "GET", "HEAD", "DELETE")]
+    ['PUT', 'COPY', 'GET', 'HEAD', 'DELETE']
+    >>> kind_of("GET /bucket?list-type=2&prefix=a"), kind_of("GET /bucket?uploads&prefix=a")
+    ('LIST', 'LIST uploads')
+    >>> kind_of("POST /bucket/a?uploads"), kind_of("PUT /bucket/a?partNumber=1&uploadId=2")
+    ('begin upload', 'upload part')
+    >>> kind_of("PUBLISH /bucket/a?uploadId=2"), kind_of("DELETE /bucket/a?uploadId=2")
+    ('complete upload', 'abort upload')
+    >>> kind_of("POST /bucket?delete")
+    'bulk delete'
+    """
+    method, target = request.split(" ", 1)
+    query = parse_qs(urlsplit(target).query, keep_blank_values=True)
+    if method == "PUBLISH":
+        return "complete upload"
+    for of, parameter, kind in _KINDS:
+        if method == of and parameter in query:
+            return kind
+    return method
+
+
+_KINDS = (
+    ("GET", "list-type", "LIST"),
+    ("GET", "uploads", "LIST uploads"),
+    ("POST", "uploads", "begin upload"),
+    ("PUT", "uploadId", "upload part"),
+    ("DELETE", "uploadId", "abort upload"),
+    ("POST", "delete", "bulk delete"),
+)
 
 
 def ratio(mine: Iterable[float], others: Iterable[float]) -> float:

@@ -28,8 +28,7 @@ from namespace_rates import RateSizes, measure_rates
 from namespace_renames import RenameSizes, measure_renames, measure_s3fs
 from namespace_requests import measure_requests
 from namespace_sites import DYNAMODB, created, dynamodb_site, sqlite_site
-
-from support.servers import Ministack, Seaweedfs
+from servers import Ministack, Seaweedfs
 
 #: Targets. They are printed next to the measured ratios and never asserted.
 AIMS = {

@@ -16,12 +16,12 @@ from typing import Any
 from attrs import frozen
 from measure import ratio
 from namespace_sites import Site, dynamodb_site
+from servers import Ministack
 
 import commitlog
 from commitlog.namespace import Data
 from commitlog.outputs import Job, Output, StagedFile, Visibility
 from commitlog.testing.proxy import Proxy
-from support.servers import Ministack
 
 __all__ = ["LATENCY", "PublishSizes", "measure_publishing"]
 

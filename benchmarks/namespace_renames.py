@@ -17,9 +17,9 @@ from typing import Any
 from attrs import frozen
 from measure import ratio
 from namespace_sites import Site, fill
+from servers import Ministack, Seaweedfs
 
 from commitlog.namespace import Namespace
-from support.servers import Ministack, Seaweedfs
 
 __all__ = ["RenameSizes", "measure_renames", "measure_s3fs"]
 

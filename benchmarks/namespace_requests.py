@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from measure import kind_of
 from namespace_sites import Site, dynamodb_site, fill, made_up
-from store_commits import kind_of
+from servers import Ministack
 
 from commitlog.namespace import Namespace
 from commitlog.testing.proxy import Proxy
-from support.servers import Ministack
 
 __all__ = ["measure_requests"]
 

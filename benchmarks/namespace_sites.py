@@ -12,11 +12,11 @@ from pathlib import Path
 
 import boto3
 from attrs import frozen
+from servers import Ministack
 
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace
 from commitlog.namespaces import create_namespace, open_namespace
 from commitlog.tables.open import open_table
-from support.servers import Ministack
 
 __all__ = ["DYNAMODB", "SQLITE", "Site", "created", "dynamodb_site", "fill", "made_up", "sqlite_site"]
 

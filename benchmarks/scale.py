@@ -55,7 +55,7 @@ _KINDS = {
     "store_gets": "GET",
     "store_lists": "LIST",
     "store_puts": "PUT",
-    "store_publishes": "PUBLISH",
+    "store_publishes": "complete upload",
     "store_deletes": "DELETE",
 }
 

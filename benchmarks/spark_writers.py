@@ -75,11 +75,13 @@ class Writer(abc.ABC):
         name: name in the tables.
         session: the session of the DataFrames that it writes.
         logged: whether the output has a log that lists its files.
+        hidden: whether only the log shows the files.
         opens_first: whether a task opens its file before it has a row, as Spark's own tasks do.
     """
 
     name: str
     logged = True
+    hidden = False
     opens_first = False
 
     def __init__(self, spark: SparkSession) -> None:
@@ -87,7 +89,7 @@ class Writer(abc.ABC):
 
     @abc.abstractmethod
     def write(
-        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+        self, rows: DataFrame, path: str, *, mode: str = "append", partition_by: Sequence[str] = ()
     ) -> None:
         """Write `rows`, of this writer's session; `mode` is ``append`` or ``overwrite``."""
 
@@ -105,13 +107,11 @@ class BuiltIn(Writer):
         self.session.conf.set(_PROTOCOL, _SPARKS_OWN)
 
     def write(
-        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+        self, rows: DataFrame, path: str, *, mode: str = "append", partition_by: Sequence[str] = ()
     ) -> None:
         """Write with ``df.write.parquet``."""
         writer = rows.write.mode(mode).partitionBy(*partition_by)
-        writer.option("mapreduce.fileoutputcommitter.algorithm.version", self._algorithm).parquet(
-            str(path)
-        )
+        writer.option("mapreduce.fileoutputcommitter.algorithm.version", self._algorithm).parquet(path)
 
 
 class Configured(Writer):
@@ -121,10 +121,10 @@ class Configured(Writer):
     opens_first = True
 
     def write(
-        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+        self, rows: DataFrame, path: str, *, mode: str = "append", partition_by: Sequence[str] = ()
     ) -> None:
         """Write with ``df.write.parquet``."""
-        rows.write.mode(mode).partitionBy(*partition_by).parquet(str(path))
+        rows.write.mode(mode).partitionBy(*partition_by).parquet(path)
 
 
 class CommitlogFormat(Writer):
@@ -138,13 +138,13 @@ class CommitlogFormat(Writer):
         self.session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
     def write(
-        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+        self, rows: DataFrame, path: str, *, mode: str = "append", partition_by: Sequence[str] = ()
     ) -> None:
         """Write with ``df.write.format("commitlog")``."""
         writer = rows.write.format("commitlog").mode(mode)
         if partition_by:
             writer = writer.option("partitionBy", ",".join(partition_by))
-        writer.save(str(path))
+        writer.save(path)
 
 
 class CommitlogWrite(Writer):
@@ -156,10 +156,10 @@ class CommitlogWrite(Writer):
         super().__init__(spark)
 
     def write(
-        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+        self, rows: DataFrame, path: str, *, mode: str = "append", partition_by: Sequence[str] = ()
     ) -> None:
         """Write with `commitlog.spark.write`."""
-        commitlog.spark.write(rows, str(path), mode=mode, partition_by=partition_by)
+        commitlog.spark.write(rows, path, mode=mode, partition_by=partition_by)
 
 
 def writers(spark: SparkSession) -> list[Writer]:

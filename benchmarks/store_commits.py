@@ -7,26 +7,24 @@ that is not measured bypasses the proxy.
 from __future__ import annotations
 
 import statistics
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from attrs import evolve, frozen
+from measure import kind_of, requests_of
+from servers import Ministack
 
 import commitlog
 from commitlog.commit.probe import RACERS, probe
 from commitlog.outputs import Job, Output, StagedFile, Visibility
 from commitlog.stores.open import open_store
 from commitlog.testing.proxy import Proxy
-from support.servers import Ministack
 
-__all__ = ["LATENCY", "Sizes", "kind_of", "measure_commits"]
+__all__ = ["LATENCY", "Sizes", "measure_commits"]
 
 #: Seconds of latency that the proxy adds to each request to S3.
 LATENCY = 0.020
@@ -90,43 +88,8 @@ class _Site:
 
     def watch(self, work: Callable[[], object]) -> tuple[float, Counter[str]]:
         """Run `work`; return its duration in seconds, and its requests by kind."""
-        seen: Counter[str] = Counter()
-        over = threading.Event()
-
-        def drain() -> None:
-            # The proxy keeps only the last ten thousand requests.
-            while not over.wait(0.5):
-                seen.update(map(kind_of, self._proxy.requests()))
-
-        self._proxy.requests()
-        drainer = threading.Thread(target=drain)
-        drainer.start()
-        try:
-            start = time.perf_counter()
-            work()
-            seconds = time.perf_counter() - start
-        finally:
-            over.set()
-            drainer.join()
-        seen.update(map(kind_of, self._proxy.requests()))
-        return seconds, seen
-
-
-def kind_of(request: str) -> str:
-    """Return the kind of a request that the proxy recorded. Listings count separately from reads.
-
-    >>> kind_of("GET /bucket?list-type=2&prefix=a"), kind_of("GET /bucket/a"), kind_of("PUT /bucket/a")
-    ('LIST', 'GET', 'PUT')
-    """
-    method, target = request.split(" ", 1)
-    query = parse_qs(urlsplit(target).query, keep_blank_values=True)
-    if method == "GET" and "list-type" in query:
-        return "LIST"
-    if method == "GET" and "uploads" in query:
-        return "LIST uploads"
-    if method == "DELETE" and "uploadId" in query:
-        return "ABORT"
-    return method
+        seconds, requests = requests_of(work, self._proxy)
+        return seconds, Counter(map(kind_of, requests))
 
 
 def _stage(site: _Site, visibility: Visibility, files: int) -> tuple[Job, list[StagedFile]]:
