@@ -173,12 +173,12 @@ final class AgentProcess implements Runnable {
         return text.toString();
     }
 
-    /** Ends the process: it ends with its standard input. */
+    /** Ends the process: it ends with its standard input. Its standard error can still be read. */
     void close() {
         try {
             requests.close();
         } catch (IOException e) {
-            kill();
+            LOG.debug("the last request did not reach the commit agent", e); // it is closed all the same
         }
     }
 
@@ -193,7 +193,7 @@ final class AgentProcess implements Runnable {
         }
     }
 
-    /** Kills the process, whatever it does. */
+    /** Kills the process, whatever it does. Lines of its standard error may be lost. */
     void kill() {
         process.destroyForcibly();
     }
