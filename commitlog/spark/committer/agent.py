@@ -59,7 +59,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, calls: Mapping[str, Handler]) -
     def handle(number: int, request: Mapping[str, Any]) -> None:
         try:
             text = json.dumps({"id": number, "answer": _handler(request, calls)(request)})
-        except Exception as error:
+        except BaseException as error:  # the driver waits for an answer
             kind = type(error)
             text = json.dumps({"id": number, "error": f"{kind.__module__}.{kind.__qualname__}: {error}"})
             _log.debug("request %s failed", request.get("call"), exc_info=True)
@@ -100,9 +100,14 @@ def main() -> None:
     # abort its jobs; this process ends with it.
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
-    # Nothing but answers goes to the standard output.
+    # Nothing but answers goes to the standard output. Only this process reads the standard input;
+    # programs that it starts, such as botocore's credential_process, read nothing.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    requests = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     # The imports take most of the start.
     from commitlog.spark.committer.jobs import JobCommitter
@@ -115,7 +120,7 @@ def main() -> None:
         "commit": jobs.commit,
         "abort": jobs.abort,
     }
-    serve(sys.stdin.buffer, answers, calls)
+    serve(requests, answers, calls)
     # A job under way has lost its driver. It ends here like that driver, and recover settles it.
     os._exit(0)
 

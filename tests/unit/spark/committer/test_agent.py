@@ -97,6 +97,8 @@ def test_an_error_is_answered_with_its_name() -> None:
     def fail(request: Mapping[str, Any]) -> dict[str, Any]:
         if request["how"] == "unserializable":
             return {"answer": object()}
+        if request["how"] == "exit":
+            sys.exit(3)
         raise Conflict("another job") if request["how"] == "conflict" else ValueError("no")
 
     with served(fail=fail, echo=echo) as agent:
@@ -106,7 +108,9 @@ def test_an_error_is_answered_with_its_name() -> None:
         assert agent.answer() == {"id": 2, "error": "builtins.ValueError: no"}
         agent.send(3, "fail", how="unserializable")
         assert agent.answer()["error"].startswith("builtins.TypeError: ")
-        agent.send(4, "echo", text="on")
+        agent.send(4, "fail", how="exit")
+        assert agent.answer() == {"id": 4, "error": "builtins.SystemExit: 3"}
+        agent.send(5, "echo", text="on")
         assert agent.answer()["answer"] == {"text": "on"}
 
 
@@ -162,9 +166,9 @@ def test_the_end_of_the_requests_ends_the_agent() -> None:
 
 
 @contextmanager
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    """Run the real agent."""
-    run = [sys.executable, "-m", "commitlog.spark.committer.agent"]
+def process(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the real agent, or Python with other arguments."""
+    run = [sys.executable, *(arguments or ("-m", "commitlog.spark.committer.agent"))]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(run, **pipes) as agent:  # type: ignore[call-overload]
         try:
@@ -179,6 +183,23 @@ def ask(agent: subprocess.Popen[bytes], **fields: Any) -> Any:
     agent.stdin.write(json.dumps({"version": PROTOCOL, "id": 1, **fields}).encode() + b"\n")
     agent.stdin.flush()
     return json.loads(agent.stdout.readline())
+
+
+#: Runs the agent with a call that starts a program, which reads its standard input.
+WITH_CHILD = """
+import subprocess
+from commitlog.spark.committer import agent
+from commitlog.spark.committer.jobs import JobCommitter
+JobCommitter.begin = lambda self, request: {"read": subprocess.check_output("cat").decode()}
+agent.main()
+"""
+
+
+def test_a_program_that_the_agent_starts_cannot_read_requests() -> None:
+    """Its standard input is empty. botocore starts a credential_process, for example."""
+    with process("-c", WITH_CHILD) as agent:
+        assert ask(agent, call="begin") == {"id": 1, "answer": {"read": ""}}
+        assert "answer" in ask(agent, call="hello")
 
 
 def test_the_process_ends_with_its_input_and_by_no_signal_for_its_group() -> None:
