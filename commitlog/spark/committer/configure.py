@@ -5,11 +5,12 @@ A module of its own, because the jar can be built where there is no PySpark.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 from py4j.java_gateway import JavaClass
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -38,7 +39,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
     Args:
         builder: builder of the first session of the process: Spark loads jars only when its JVM starts.
-            Set other jars (``spark.jars``) and plugins before the call.
+            Set other jars (``spark.jars``) and plugins before the call. Those of spark-submit stay.
 
     Raises:
         ConfigurationError: the jar could not be built. ``getOrCreate`` raises it if the JVM already runs
@@ -46,11 +47,13 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         NotSupported: ``getOrCreate`` raises it with Spark Connect, whose server must be configured.
     """
     options: dict[str, Any] = builder._options
+    submitted = _submitted()
     for name, value in ("spark.jars", str(committer_jar())), ("spark.plugins", PLUGIN):
-        present = [each for each in options.get(name, "").split(",") if each]
+        present = [each for each in options.get(name, submitted.get(name, "")).split(",") if each]
         builder.config(name, ",".join(dict.fromkeys([*present, value])))
     builder.config("spark.sql.sources.commitProtocolClass", COMMIT_PROTOCOL)
-    builder.config("spark.commitlog.python", options.get("spark.commitlog.python", sys.executable))
+    present_python = submitted.get("spark.commitlog.python", sys.executable)
+    builder.config("spark.commitlog.python", options.get("spark.commitlog.python", present_python))
     get_or_create = builder.getOrCreate
 
     def checked() -> SparkSession:
@@ -68,6 +71,13 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
     builder.getOrCreate = checked  # type: ignore[method-assign]
     return builder
+
+
+def _submitted() -> dict[str, str]:
+    """Return the settings of spark-submit; empty for a driver whose JVM does not run yet."""
+    # The JVM must not start here: the jar would be missing in its class path.
+    has_jvm = SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+    return dict(SparkConf().getAll()) if has_jvm else {}
 
 
 def _check(context: SparkContext) -> None:

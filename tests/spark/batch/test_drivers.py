@@ -18,6 +18,8 @@ import pytest
 from commitlog import connect
 from commitlog.outputs import Output
 from commitlog.outputs.records import AbortRecord
+from commitlog.spark import committer_jar
+from commitlog.spark.committer.configure import PLUGIN
 from support.drivers import BIN, Program, compile_class
 from support.selection import with_all
 
@@ -118,6 +120,31 @@ spark.range(2, 3).write.mode("append").parquet(path)
 spark.range(3, 5).write.mode("overwrite").option("spark.commitlog.jobId", "daily").parquet(path)
 spark.range(5, 6).write.mode("append").option("spark.commitlog.jobId", "daily").parquet(path)
 """
+
+
+#: A job that configures its session. It prints the settings that `configure` extends.
+CONFIGURED = """
+from pyspark.sql import SparkSession
+import commitlog.spark
+
+spark = commitlog.spark.configure(SparkSession.builder).getOrCreate()
+for name in ("spark.jars", "spark.plugins", "spark.commitlog.python"):
+    print(spark.conf.get(name))
+"""
+
+
+@pytest.mark.all
+def test_a_configured_session_keeps_the_settings_of_spark_submit(tmp_path: Path) -> None:
+    """The jars, plugins and the interpreter stay."""
+    (tmp_path / "job.py").write_text(CONFIGURED)
+    other = compile_class(tmp_path / "classes", "Job", JAVA)
+    jars = f"--jars={other},{committer_jar()}"
+    with Program(tmp_path / "driver", "spark-submit", jars, str(tmp_path / "job.py")) as program:
+        listed, plugins, python = program.end().splitlines()[-3:]
+        assert program.process.returncode == 0, program.stderr()
+    assert {Path(jar).name for jar in listed.split(",")} == {other.name, committer_jar().name}
+    assert plugins == PLUGIN
+    assert python == str(tmp_path / "driver/python")
 
 
 @pytest.mark.all
