@@ -89,7 +89,7 @@ def open_place(place: dict[str, Any], hook: Hook = perform) -> ConditionalStore:
         return ConditionalStore(store)
     table = open_table(place["table"], LEASE_SCHEMA, **place["table_options"])
     table.create()
-    settings = LeaseSettings(timeout=3.0, max_clock_skew_rate=1.0)
+    settings = LeaseSettings(timeout=6.0, max_clock_skew_rate=1.0)
     return ConditionalStore(store, table=table, mode="lease", settings=settings)
 
 
