@@ -353,8 +353,7 @@ class Output:
         found = self._log.abort_undecided({job.attempt: job.job_id}, after=job.base)
         if job.attempt in found.committed:
             return found.committed[job.attempt]
-        self.drop(job, files)
-        self._publisher.drop(self._publisher.uploads(job.attempt))
+        self.drop(job, files, others=True)
         self._publisher.clear(job.attempt)
         return None
 
@@ -381,10 +380,19 @@ class Output:
             self._finish(record)
         return record
 
-    def drop(self, job: Job, files: Iterable[StagedFile]) -> None:
-        """Drop staged files of `job` that will not be committed, such as those of a failed task."""
+    def drop(self, job: Job, files: Iterable[StagedFile], *, others: bool = False) -> None:
+        """Drop staged files of `job` that will not be committed, such as those of a failed task.
+
+        Args:
+            job: as `begin` returned it.
+            files: the staged files.
+            others: whether to list and drop all other uploads of the attempt, too. No process may commit
+                it then; `abort` makes sure of that.
+        """
         known = [file.staged for file in files]
         self._publisher.drop(known)
+        if others:
+            self._publisher.drop(self._publisher.uploads(job.attempt))
         if job.visibility == "logged":
             self._publisher.remove(staged.path for staged in known)
 

@@ -145,6 +145,7 @@ class Driver:
         *,
         replaced: list[str] | None = None,
         dynamic: bool = False,
+        exclusive: bool = False,
         schema: str | None = None,
         **options: str,
     ) -> Driver:
@@ -155,6 +156,7 @@ class Driver:
             "schema": schema,
             "replaced": replaced or [],
             "dynamic": dynamic,
+            "exclusive": exclusive,
             "options": options,
         }
         return cls(place, json.loads(json.dumps(jobs.begin(request))))

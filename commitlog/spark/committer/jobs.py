@@ -139,7 +139,8 @@ class JobCommitter:
             request: ``path``: URL of the directory; ``hadoop``: settings of its file system; ``schema``:
                 columns of the files in Spark's JSON, or None; ``replaced``: directories that the job
                 replaces, relative to the output, "" for all of it; ``dynamic``: whether it replaces
-                the partitions of its own files; besides those of `settings`.
+                the partitions of its own files; ``exclusive``: whether it must find no data, now and
+                when it commits; besides those of `settings`.
 
         Returns:
             ``attempt``: name of the attempt, which every name of a file must have; ``staging``: how
@@ -155,7 +156,7 @@ class JobCommitter:
             place = {"options": options, "hadoop": request.get("hadoop")}
             parsed, output = self._open(place, resources)
             attempt, duplicate = output.new_attempt(), False
-            mode = _mode(replaced, request["dynamic"])
+            mode = _mode(request)
             columns = _columns(request["schema"])
 
             def merge(state: State) -> str:
@@ -175,7 +176,7 @@ class JobCommitter:
                 if parsed.job.on_duplicate == "error":
                     raise
                 # The tasks run in any case: their files are dropped.
-                job, duplicate = begin(None), True
+                job, duplicate = begin(None, mode="append"), True
             if mode == "append" and not job.last_commit:
                 warn_of_foreign(output)
             state = {
@@ -334,21 +335,23 @@ class JobCommitter:
         except JobAlreadyCommitted:
             if output.resolve(running.job) is None and running.options.job.on_duplicate == "error":
                 raise
-        except CommitError as error:
-            # The log has the outcome of this call, or of an earlier one whose answer was lost.
-            if not (request.get("again") or isinstance(error, OutcomeUnknown)):
+        except Exception as error:
+            # The log has the outcome of this call, or of an earlier one whose answer was lost. An error
+            # of another kind, such as a lack of memory, may come after the commit point.
+            unknown = not isinstance(error, CommitError) or isinstance(error, OutcomeUnknown)
+            if not (request.get("again") or unknown):
                 raise
             try:
                 record = output.resolve(running.job)
             except PublishIncomplete:
                 raise
-            except CommitError as other:
+            except Exception as other:
                 raise OutcomeUnknown(
                     f"job {running.job.job_id!r} may or may not be committed, and the log could not be"
                     f" read to find out ({other}). Run it again with the same job id"
                 ) from error
             if record is None:
-                if not isinstance(error, OutcomeUnknown):
+                if not unknown:
                     raise
                 raise JobAborted(
                     f"job {running.job.job_id!r} was not committed: {error}. It was aborted then, and"
@@ -424,10 +427,12 @@ def _documented(settings: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _mode(replaced: Sequence[str], dynamic: bool) -> Mode:
-    if "" in replaced:
+def _mode(request: Mapping[str, Any]) -> Mode:
+    if "" in request["replaced"]:
         return "overwrite"
-    return "overwrite-partitions" if replaced or dynamic else "append"
+    if request["replaced"] or request["dynamic"]:
+        return "overwrite-partitions"
+    return "error" if request["exclusive"] else "append"
 
 
 def _columns(schema: str | None) -> StructType | None:
@@ -561,11 +566,11 @@ def _foreign(running: _Running) -> list[ForeignFile] | None:
 
 
 def _drop(running: _Running, files: Iterable[Mapping[str, Any]]) -> None:
-    """Drop the files of a duplicate, which was never a part of the output."""
+    """Drop the files of a duplicate, which was never a part of the output, and all of its uploads."""
     if running.job.visibility == "logged":
         running.output.drop(running.job, _in_place(running, files))
     elif running.in_s3:
-        running.output.drop(running.job, _staged(running, files))
+        running.output.drop(running.job, _staged(running, files), others=True)
 
 
 def _clean(running: _Running, request: Mapping[str, Any]) -> None:
@@ -588,5 +593,5 @@ def _clean(running: _Running, request: Mapping[str, Any]) -> None:
             shutil.rmtree(top / running.staging)
     except FileNotFoundError:
         pass
-    except (CommitError, OSError) as error:
+    except Exception as error:  # the outcome of the job is decided
         _log.warning("files of attempt %s are left for gc: %s", job.attempt, error)

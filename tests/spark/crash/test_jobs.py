@@ -83,6 +83,22 @@ def test_two_jobs_append_at_once(spark: SparkSession, place: Place) -> None:
     place.audit(spark, base + job.numbers + other.numbers, "base", "other", "daily")
 
 
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_the_later_of_two_first_overwrites_replaces_the_earlier(
+    spark: SparkSession, place: Place
+) -> None:
+    """The directory did not exist when the later one began, so Spark did not ask to delete it."""
+    with Gate() as gate:
+        later = place.job(mode="overwrite", trap=Trap(at="record", what="hold", port=gate.port))
+        earlier = place.job(first=100, mode="overwrite", job_id="other")
+        with running(spark, later) as (done,):
+            gate.wait(done)
+            earlier.run(spark)
+            gate.open()
+            done.result()
+    place.audit(spark, later.numbers, "other", "daily")
+
+
 @pytest.mark.parametrize(
     ("place", "mode", "error"),
     [

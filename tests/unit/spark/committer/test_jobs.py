@@ -14,6 +14,7 @@ import pytest
 
 from commitlog.connect import connect
 from commitlog.errors import (
+    AlreadyExists,
     ConfigurationError,
     JobAborted,
     JobAlreadyCommitted,
@@ -87,7 +88,8 @@ def new_agent() -> Any:
 @pytest.mark.parametrize("scheme", ["hdfs", "abfs", "gs", "s3", "s3n"])
 def test_other_file_systems_are_refused(new_agent: NewAgent, scheme: str) -> None:
     """The error names the file system, and gives the way to write there."""
-    request = {"path": f"{scheme}://host/out", "options": {}, "replaced": [], "dynamic": False}
+    modes = {"replaced": [], "dynamic": False, "exclusive": False}
+    request = {"path": f"{scheme}://host/out", "options": {}, **modes}
     advice = "Write to s3a://…, through S3A" if scheme in ("s3", "s3n") else "Write elsewhere"
     with pytest.raises(NotSupported, match=f"not in the file system {scheme!r}. {advice}, or set"):
         new_agent().begin({**request, "schema": None})
@@ -241,6 +243,61 @@ def test_an_outcome_that_stays_unknown_is_an_error(
             jobs.commit(job.request())
     assert jobs.commit(job.request(again=True)) == {}
     assert rows(place) == ["a"]
+
+
+@BOTH
+def test_an_exclusive_job_is_refused_if_data_comes_first(
+    place: Directory, new_agent: NewAgent, visibility: str
+) -> None:
+    """Of two such jobs that began together, one is committed; later ones are refused at once."""
+    jobs = new_agent()
+    first, second = (Driver.begin(jobs, place, exclusive=True, visibility=visibility) for _ in range(2))
+    first.write("a")
+    second.write("b")
+    jobs.commit(first.request())
+    with pytest.raises(AlreadyExists, match="nothing was added"):
+        jobs.commit(second.request())
+    jobs.abort(second.request())
+    with pytest.raises(AlreadyExists, match="nothing was done"):
+        Driver.begin(jobs, place, exclusive=True, visibility=visibility)
+    assert rows(place) == ["a"]
+
+
+def test_a_duplicate_of_an_exclusive_job_is_skipped(place: Directory, new_agent: NewAgent) -> None:
+    """The data that it finds is its own."""
+    jobs = new_agent()
+    options = {"jobId": "daily", "onDuplicate": "skip"}
+    first = Driver.begin(jobs, place, exclusive=True, **options)
+    first.write("a")
+    jobs.commit(first.request())
+    second = Driver.begin(jobs, place, exclusive=True, **options)
+    second.write("b")
+    jobs.commit(second.request())
+    assert rows(place) == ["a"]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_unexpected_error_is_settled_by_the_log(
+    place: Directory, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    """If the system refuses a thread or memory, the job is completed, or aborted for good."""
+    jobs = new_agent()
+    job = Driver.begin(jobs, place)
+    job.write("a")
+    commit = Output.commit
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        if is_committed:
+            commit(*arguments, **options)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Output, "commit", fail)
+    if is_committed:
+        assert jobs.commit(job.request()) == {}
+    else:
+        with pytest.raises(JobAborted, match="was not committed: can't start new thread"):
+            jobs.commit(job.request())
+    assert rows(place) == (["a"] if is_committed else [])
 
 
 @BOTH

@@ -15,6 +15,7 @@ import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.spark.SparkContext;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.internal.io.FileNameSpec;
+import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.LoggerFactory;
 import scala.Option;
@@ -74,11 +75,17 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         Configuration conf = context.getConfiguration();
         FileSystem fs = fileSystem(conf);
         Path root = fs.makeQualified(new Path(path));
-        String named = dynamic ? null : NamedPartition.directoryIn(path);
-        if (named != null && !replaced.contains(named)) {
-            replaced.add(named);
+        SaveMode mode = Statement.mode(path);
+        // Spark calls deleteWithJob only for a directory that exists when the statement begins. That of a
+        // partition does not if only the log shows its files, and another job may create that of the output.
+        if (mode == SaveMode.Overwrite && !dynamic) {
+            String directory = Statement.overwrittenDirectory(path);
+            if (!replaced.contains(directory)) {
+                replaced.add(directory);
+            }
         }
         Map request = request("begin");
+        request.put("exclusive", Boolean.valueOf(mode == SaveMode.ErrorIfExists));
         boolean local = "file".equals(root.toUri().getScheme());
         boolean s3a = S3A.is(fs);
         String url = s3a ? S3A.url(root) : root.toString();

@@ -5,7 +5,10 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
@@ -20,6 +23,31 @@ final class Statement {
     static InsertIntoHadoopFsRelationCommand writing(String output) {
         QueryExecution execution = running(SQLExecution.EXECUTION_ID_KEY());
         return execution == null ? null : find(execution.analyzed(), output);
+    }
+
+    /** Returns the mode in which the running statement writes to `output`; null if there is none. */
+    static SaveMode mode(String output) {
+        InsertIntoHadoopFsRelationCommand insert = writing(output);
+        return insert == null ? null : insert.mode();
+    }
+
+    /**
+     * Returns the directory that the running statement overwrites, relative to `output`: that of the partition
+     * which it names, as INSERT OVERWRITE t PARTITION (k = 1) does, or "" for the whole output.
+     */
+    static String overwrittenDirectory(String output) {
+        InsertIntoHadoopFsRelationCommand insert = writing(output);
+        Map values = Scala.map(insert.staticPartitions());
+        StringBuilder path = new StringBuilder();
+        for (Object column : Scala.list(insert, "partitionColumns")) {
+            String name = ((Attribute) column).name();
+            String value = (String) values.get(name);
+            if (value != null) {
+                path.append(path.length() == 0 ? "" : "/");
+                path.append(ExternalCatalogUtils.getPartitionPathString(name, value));
+            }
+        }
+        return path.toString();
     }
 
     /** Returns the options of the table of `output`; empty if `output` belongs to no table. */
