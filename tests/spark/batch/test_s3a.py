@@ -196,13 +196,47 @@ def test_a_failed_job_leaves_only_what_was_there(spark: SparkSession, bucket: Bu
     assert bucket.leftovers() == []
 
 
-def test_files_of_s3a_are_compacted(spark: SparkSession, bucket: Bucket) -> None:
-    """Compaction merges them, and readers of the directory see the merged file."""
+@pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
+def test_files_of_s3a_are_compacted(spark: SparkSession, bucket: Bucket, visibility: str) -> None:
+    """Compaction merges them, and readers see the merged file: of the directory, or of the log alone."""
     for start in range(0, 4, 2):
-        bucket.writer(spark.range(start, start + 2, numPartitions=1)).mode("append").parquet(bucket.url)
+        rows = spark.range(start, start + 2, numPartitions=1)
+        bucket.writer(rows, visibility=visibility).mode("append").parquet(bucket.url)
     compact(spark, bucket.place.url, options=bucket.place.options)
-    assert bucket.ids() == bucket.logged_ids() == [0, 1, 2, 3]
+    assert bucket.logged_ids() == [0, 1, 2, 3]
     assert len(bucket.output().snapshot().files) == 1
+    if visibility == "listed":
+        assert bucket.ids() == [0, 1, 2, 3]
+    else:
+        output = bucket.output()
+        with output.store:
+            output.gc(older_than=0)
+    assert bucket.leftovers() == []
+
+
+@pytest.mark.all
+def test_keys_in_a_credential_provider_of_hadoop_are_used(
+    spark: SparkSession, bucket: Bucket, tmp_path: Path
+) -> None:
+    """The tasks and the commit have the keys of one key store, and no setting has them."""
+    java: Any = spark.sparkContext._gateway
+    path = f"jceks://file{tmp_path}/keys.jceks"
+    conf = java.jvm.org.apache.hadoop.conf.Configuration(False)
+    conf.set("hadoop.security.credential.provider.path", path)
+    hadoop_alias = java.jvm.org.apache.hadoop.security.alias
+    (provider,) = hadoop_alias.CredentialProviderFactory.getProviders(conf)
+    settings = bucket.hadoop
+    for name in map(bucket.setting, ("access.key", "secret.key")):
+        key = settings.pop(name)
+        characters = java.new_array(java.jvm.char, len(key))
+        for number, character in enumerate(key):
+            characters[number] = character
+        provider.createCredentialEntry(name, characters)
+    provider.flush()
+    settings[bucket.setting("security.credential.provider.path")] = path
+    leases = {f"spark.commitlog.{name}": value for name, value in bucket.place.job().options.items()}
+    spark.range(4).coalesce(1).write.options(**settings, **leases).parquet(bucket.url)
+    assert bucket.ids() == [0, 1, 2, 3]
     assert bucket.leftovers() == []
 
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlog.outputs import Output
-from commitlog.spark import committer_jar
 from commitlog.spark.targets.output import ReadOptions
+from support.s3a import jars_of_session, s3a_settings
 from support.selection import with_all
 from support.spark_cluster import Cluster, Gate
 
@@ -34,7 +34,7 @@ Place = tuple[str, Mapping[str, str]]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two hosts and a driver."""
-    with Cluster(tmp_path_factory.mktemp("cluster"), str(committer_jar())) as cluster:
+    with Cluster(tmp_path_factory.mktemp("cluster"), jars_of_session()) as cluster:
         yield cluster
 
 
@@ -43,7 +43,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An output in a directory, or on S3."""
     if request.param == "local":
         return str(tmp_path / "out"), {}
-    server: Ministack = request.getfixturevalue("ministack")
+    return on_s3(request.getfixturevalue("ministack"))
+
+
+def on_s3(server: Ministack) -> Place:
+    """Return a new output on S3."""
     service = {
         "endpointUrl": server.endpoint_url,
         "region": "us-east-1",
@@ -130,12 +134,21 @@ def test_files_staged_by_a_dead_host_are_dropped(cluster: Cluster, place: Place)
     cluster.start_worker(lost.host)
 
 
-@pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_the_configured_committer_drops_files_of_a_zombie(cluster: Cluster, place: Place) -> None:
+@pytest.mark.parametrize("way", ["directory", pytest.param("S3A", marks=pytest.mark.servers)])
+def test_the_configured_committer_drops_files_of_a_zombie(
+    cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path, way: str
+) -> None:
     """With the configured committer, the file of the attempt that lost the race is not committed."""
-    url, _ = place
+    place: Place = (str(tmp_path / "out"), {})
+    url, options = place[0], {}
+    if way == "S3A":
+        server: Ministack = request.getfixturevalue("ministack")
+        place = on_s3(server)
+        url = place[0].replace("s3:", "s3a:")
+        hadoop = s3a_settings(server).items()
+        options = {name.removeprefix("spark.hadoop."): value for name, value in hadoop}
     with Gate() as gate:
-        cluster.save(gate, source="parquet", url=url, options={}, rows=ROWS)
+        cluster.save(gate, source="parquet", url=url, options=options, rows=ROWS)
         with cluster.visitor(gate) as loser:
             with cluster.visitor(gate) as winner:
                 winner.let_go_on()
