@@ -29,7 +29,7 @@ class Site:
 
     Attributes:
         kind: `SQLITE`, with a directory for the content, or `DYNAMODB`, with S3.
-        names: URL of the table of names.
+        names: URL of the metadata table.
         store: URL of the content.
         key, secret: credentials of the test server; empty if it needs none.
     """

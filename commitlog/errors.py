@@ -201,7 +201,7 @@ class ObjectChanged(PreconditionFailed):
 
 
 class StoreEmpty(CommitError):
-    """The store has no marker of the namespace, or no objects at all. No file was removed.
+    """The store has no identity object of the namespace, or no objects at all. No file was removed.
 
     The store may not be mounted, or may be the wrong one, so its files may still exist. The message
     says how to continue if it is the right store and the objects really were removed.

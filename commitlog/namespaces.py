@@ -64,7 +64,7 @@ def parse_url(url: str) -> tuple[str, str]:
     ('lake', '')
     """
     if not isinstance(url, str) or not url.startswith(_SCHEME):
-        raise ConfigurationError("a URL of a namespace is commitlog://NAME/PATH; this is none")
+        raise ConfigurationError("the URL of a namespace must be commitlog://NAME/PATH")
     name, _, path = url.removeprefix(_SCHEME).partition("/")
     return Keys(name).namespace, path.removesuffix("/")
 
@@ -351,7 +351,7 @@ def _open_metadata(metadata: str | Url | None, clock: Clock, session: Boto3Sessi
     url = metadata or os.environ.get(METADATA)
     if not url:
         raise ConfigurationError(
-            "no table of names is given: dynamodb://NAME or sqlite:///ABSOLUTE/FILE, as argument or"
+            "no metadata table is given: dynamodb://NAME or sqlite:///ABSOLUTE/FILE, as argument or"
             f" option 'metadata', or in the environment variable {METADATA}"
         )
     return open_table(url, NAMESPACE_SCHEMA, clock=clock, session=session)

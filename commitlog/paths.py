@@ -38,7 +38,7 @@ def check_path(path: str) -> str:
         raise InvalidPath(f"path {path!r} starts with '/': paths are relative to the store's root")
     for segment in path.split("/"):
         if segment in ("", ".", ".."):
-            raise InvalidPath(f"path {path!r} has the segment {segment!r}: spell it without")
+            raise InvalidPath(f"path {path!r} has the segment {segment!r}: remove it")
     return path
 
 
@@ -52,7 +52,7 @@ def check_prefix(prefix: str) -> str:
     if prefix.startswith("/"):
         raise InvalidPath(f"prefix {prefix!r} starts with '/': it is relative to the store's root")
     if any(segment in ("", ".", "..") for segment in prefix.split("/")[:-1]):
-        raise InvalidPath(f"prefix {prefix!r} has an empty, '.' or '..' segment: spell it without")
+        raise InvalidPath(f"prefix {prefix!r} has an empty, '.' or '..' segment: remove it")
     return prefix
 
 

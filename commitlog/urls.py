@@ -154,9 +154,7 @@ def parse_store_url(url: str) -> Url:
         raise ConfigurationError(f"a store URL is a str, not {type(url).__name__}")
     if not _SCHEME.match(url):
         if "://" in url and not url.startswith(("/", ".", "~")):  # such as a URL after a blank
-            raise ConfigurationError(
-                "store URL: what stands before '://' is no scheme; spell it without"
-            )
+            raise ConfigurationError("store URL: the text before '://' is not a scheme; remove it")
         return _directory("file", os.path.expanduser(check_name("file", url)))
     scheme, rest, options = _split(url, "store", ("s3", "s3a", "file", "memory"))
     if scheme == "file":
@@ -271,7 +269,7 @@ def check_endpoint(endpoint: str) -> str:
         raise ConfigurationError("endpoint_url must be http://host[:port] or https://host[:port]")
     # Search everywhere: a password may contain a slash, and the host would then seem to end there.
     if "@" in endpoint or "?" in endpoint or "#" in endpoint:
-        raise ConfigurationError("endpoint_url must not bear credentials, a query or a fragment")
+        raise ConfigurationError("endpoint_url must not contain credentials, a query or a fragment")
     return endpoint
 
 

@@ -23,7 +23,7 @@ def parse_seconds(text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None:
-        raise ConfigurationError(f"{text!r} is no duration: write 90s, 15m, 2h or 1d")
+        raise ConfigurationError(f"{text!r} is not a duration: write 90s, 15m, 2h or 1d")
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -37,5 +37,5 @@ def parse_bytes(text: str) -> int:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:([kmg])(?:i?b)?)?", text, re.IGNORECASE)
     if match is None:
-        raise ConfigurationError(f"{text!r} is no size: write 512, 64KiB, 128MiB or 1GiB")
+        raise ConfigurationError(f"{text!r} is not a size: write 512, 64KiB, 128MiB or 1GiB")
     return int(float(match[1]) * _BYTES[(match[2] or "").lower()])

@@ -345,7 +345,7 @@ class _Reader:
         for line in lines[1:]:
             name, colon, value = line.partition(":")
             if not colon:
-                raise ValueError("the response has a line that is no header")
+                raise ValueError("the response has a line that is not a header")
             name = name.lower()
             value = value.strip()
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -465,7 +465,7 @@ def _send_all(sock: socket.socket, view: memoryview) -> None:
 def _number(text: str, digits: re.Pattern[str], base: int) -> int:
     text = text.strip(" \t")
     if not digits.fullmatch(text):
-        raise ValueError(f"{text!r:.40} in the response is no number")
+        raise ValueError(f"{text!r:.40} in the response is not a number")
     return int(text, base)
 
 

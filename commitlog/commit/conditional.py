@@ -311,8 +311,8 @@ class ConditionalStore:
             self.delete_if_match(source, etag=seen.etag)
         except CommitError as error:
             raise OutcomeUnknown(
-                f"{source!r} was copied to {target!r}, but as far as is known not removed ({error}). "
-                "Both may exist: look at the source again, and remove it if it is of no use"
+                f"{source!r} was copied to {target!r}, but the source may not have been removed "
+                f"({error}). Check the source, and remove it if you do not need it"
             ) from error
         return result
 
@@ -583,8 +583,8 @@ class _Strategy:
             return self._lease
         kind = "absent" if isinstance(condition, IfAbsent) else "match"
         raise NotSupported(
-            f"{self._store.url} does not enforce {operation.value}-if-{kind} (commitlog probe shows "
-            "what it does), and there is no table to keep leases in; nothing was sent. Give one: "
+            f"{self._store.url} does not enforce {operation.value}-if-{kind} (run `commitlog probe` "
+            "for details), and there is no table for leases; nothing was sent. Give one: "
             "table='dynamodb://NAME', or 'sqlite:///ABSOLUTE/FILE' for writers on one machine"
         )
 

@@ -48,8 +48,8 @@ __all__ = ["LeaseCommitter"]
 _LEAST = 2.0
 
 _OVERTAKEN = (
-    "it was applied, but perhaps after the lease had ended and over the work of the next holder. Let "
-    "bodies arrive faster, or set min_bandwidth to what the link carries"
+    "the write was applied, perhaps after the lease had ended, and may have overwritten the work of the "
+    "next holder. Set min_bandwidth to the bandwidth of the link"
 )
 
 
@@ -308,8 +308,8 @@ class LeaseCommitter:
                 return obstacle.record, look
             if now >= give_up:
                 raise LeaseTimeout(
-                    f"another writer holds the lease on {mutation.path!r} and can be overruled in "
-                    f"{due - now:.1f} s at the latest; nothing was written"
+                    f"another writer holds the lease on {mutation.path!r} which can be reclaimed in "
+                    f"at most {due - now:.1f} s; nothing was written"
                 )
             now = self._clock.monotonic()
             self._clock.sleep(min(self._settings.test_interval, due - now, give_up - now))
@@ -366,7 +366,7 @@ class LeaseCommitter:
                     self._check_mine(lease, mutation, look.received, lost)
                     return reading, look.info
                 if reading is Reading.OTHER:
-                    raise mutation.unknown("the present object is of another writer") from lost
+                    raise mutation.unknown("the present object was written by another writer") from lost
                 if over:
                     return reading, look.info
                 store_time = look.observation.store_time
@@ -376,7 +376,7 @@ class LeaseCommitter:
                     try:
                         fenced = self._fenced()
                     except CommitError as error:
-                        raise mutation.unknown(f"{late}, as far as is known ({error})") from lost
+                        raise mutation.unknown(f"apparently {late} ({error})") from lost
                     if not fenced:
                         raise mutation.unknown(late) from lost
                     continue

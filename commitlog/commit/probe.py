@@ -245,7 +245,9 @@ class _Probe:
                 kind=Kind.FENCE,
                 check="accept",
                 expected="done",
-                got="the client cannot ask for it" if now is not None else "the store tells no time",
+                got="the client cannot ask for it"
+                if now is not None
+                else "the store does not report its time",
                 ok=False,
             )
             return

@@ -164,7 +164,7 @@ class ProbeReport:
                 raise FormatTooNew(f"the probe report has format {format}; this library reads {FORMAT}")
             rows = value["rows"]
             if not isinstance(rows, list):
-                raise ValueError("its rows are no list")
+                raise ValueError("its rows are not a list")
             names = [attribute.name for attribute in fields(ProbeResult)]
             known = [ProbeResult(**{name: row[name] for name in names}) for row in rows]
             return cls(url=value["url"], rows=known)

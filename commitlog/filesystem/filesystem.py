@@ -57,7 +57,7 @@ class CommitlogFileSystem(AbstractFileSystem):
     Args:
         metadata: the URL of the table: ``dynamodb://table`` or ``sqlite:///file``. The default is the
             environment variable ``COMMITLOG_METADATA``, which each process reads for itself.
-        store, commit, leases, grace, stable_paths: see `commitlog.namespaces.open_namespace`. They apply
+        store, commit, leases, grace, stable_paths: see `commitlog.open_namespace`. They apply
             to every namespace of the table.
         block_size: the minimum number of bytes that an open file reads, unless `open` overrides it, and
             the number of bytes that are copied at a time.

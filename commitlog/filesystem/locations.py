@@ -26,7 +26,7 @@ class Locations:
 
     Args:
         metadata: the URL of the table; None for the one of the environment.
-        options: other options of `commitlog.namespaces.open_namespace`, for each namespace.
+        options: other options of `commitlog.open_namespace`, for each namespace.
     """
 
     def __init__(self, metadata: str | None, **options: Any) -> None:

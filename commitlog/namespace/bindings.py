@@ -85,9 +85,7 @@ class Bindings:
             raise ConfigurationError("the root cannot be bound: name a directory in it")
         top = self._context.run(plan_make_directory, into, shards=1)
         if top.binding is not None and top.binding.prefix != prefix:
-            raise ConfigurationError(
-                f"{into!r} is bound to {top.binding.prefix!r}, and stays so: unbind it first"
-            )
+            raise ConfigurationError(f"{into!r} is bound to {top.binding.prefix!r}: unbind it first")
         bound = self._rebind(top, wanted)
         pending = [(bound, wanted)]
         while pending:
@@ -272,7 +270,7 @@ class Bindings:
                 below = [entry for entry in visible.values() if entry.is_directory]
                 unfit = done.unfit + listing.unfit
                 return below, evolve(done, directories=done.directories + 1, unfit=unfit)
-        raise Conflict(f"others kept changing what is below {directory.name!r}; repeat it")
+        raise Conflict(f"other clients kept changing the tree below {directory.name!r}; try again")
 
     def _bound_with(self, top: Entry, done: Collection[str]) -> list[Entry]:
         """Return a directory and the directories bound with it, from top to bottom, without those in

@@ -81,7 +81,7 @@ class MetadataCache:
         if writing and known.log != self.log_prefix:
             raise ConfigurationError(
                 f"namespace {self._name!r} {_keeps(known.log)}, but was opened as one that"
-                f" {_keeps(self.log_prefix)}: open it with `commitlog.namespaces`, or pass its log"
+                f" {_keeps(self.log_prefix)}: open it with `commitlog.open_namespace`, or pass its log"
             )
         return known
 

@@ -104,7 +104,7 @@ class NamespaceMetadata:
             )
         if writing and self.read_only:
             raise ConfigurationError(
-                f"namespace {self.key.range!r} was restored into this table to be read alone"
+                f"namespace {self.key.range!r} was restored into this table as read-only"
                 " (restore --read-only): change it in the table that it was copied from"
             )
 

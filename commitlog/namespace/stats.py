@@ -196,7 +196,7 @@ _METRICS: list[Metric[RequestCounts]] = [
     ),
     *_by(
         "troubles",
-        "Requests that did nothing, or may have, and what became of changes after that.",
+        "Failed requests, and how the changes ended.",
         "kind",
         {
             "conflicts": "conflict",

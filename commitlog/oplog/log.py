@@ -526,4 +526,6 @@ def _began(id: str) -> float:
 
 
 def _forgotten(operation: Operation) -> NotFound:
-    return NotFound(f"operation {operation.id} was decided and compacted away; how, is forgotten")
+    return NotFound(
+        f"operation {operation.id} was decided and compacted away; the decision is no longer stored"
+    )

@@ -45,13 +45,13 @@ def build(document: Document, make: Callable[[], T]) -> T:
         problem = f"it has no {error}"
     except (TypeError, ValueError) as error:
         problem = str(error)
-    raise CorruptRecord(f"{document.path!r} is no {document.kind}: {problem}. {ADVICE}")
+    raise CorruptRecord(f"{document.path!r} is not a valid {document.kind}: {problem}. {ADVICE}")
 
 
 def text(value: object) -> str:
     """Return `value`, which must be a text. (JSON can hold a lone surrogate, which is not.)"""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     if not value.isascii():
         value.encode()
     return value
@@ -70,7 +70,7 @@ def path(value: object) -> str:
 def count(value: object) -> int:
     """Return `value`, which must be an integer from 0 that fits into 64 bits with sign."""
     if type(value) is not int or not 0 <= value <= MAX_COUNT:
-        raise TypeError(f"{value!r} is no count")
+        raise TypeError(f"{value!r} is not a count")
     return value
 
 
@@ -89,7 +89,7 @@ def moment(value: object) -> float:
         return float(value)
     if type(value) is float and math.isfinite(value):
         return value
-    raise TypeError(f"{value!r} is no time")
+    raise TypeError(f"{value!r} is not a time")
 
 
 def flag(value: object) -> bool:
@@ -102,14 +102,14 @@ def flag(value: object) -> bool:
 def mapping(value: object) -> Mapping[str, object]:
     """Return `value`, which must be an object."""
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no object")
+        raise TypeError(f"{value!r} is not an object")
     return value
 
 
 def items(value: object) -> Sequence[object]:
     """Return `value`, which must be a list. (A text can be iterated over, too, but is not a list.)"""
     if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return value
 
 

@@ -57,7 +57,7 @@ class Checkpoints:
                 try:
                     return self._load(version)
                 except (NotFound, CorruptRecord) as error:
-                    _log.warning("checkpoint %d of the log is passed over: %s", version, error)
+                    _log.warning("checkpoint %d of the log is skipped: %s", version, error)
         return State()
 
     @staticmethod
@@ -114,7 +114,7 @@ def _parse(data: bytes, version: int, path: str) -> State:
     try:
         header, *lines = [json.loads(line) for line in gzip.decompress(data).splitlines()]
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise CorruptRecord(f"{path!r} is no checkpoint: {error}") from error
+        raise CorruptRecord(f"{path!r} is not a checkpoint: {error}") from error
 
     def make() -> State:
         fields = mapping(header)

@@ -133,7 +133,7 @@ class Batch:
 
 def _check_mode(_job: object, _attribute: Attribute[Mode], value: str) -> None:
     if value not in get_args(Mode):
-        raise ConfigurationError(f"mode {value!r} is none of {', '.join(get_args(Mode))}")
+        raise ConfigurationError(f"mode is {value!r}; it must be one of {', '.join(get_args(Mode))}")
 
 
 @frozen(kw_only=True)

@@ -122,7 +122,7 @@ class Manifests:
             TypeError,
             RecursionError,
         ) as error:
-            raise CorruptRecord(f"{path!r} is no manifest: {error}. {ADVICE}") from error
+            raise CorruptRecord(f"{path!r} is not a manifest: {error}. {ADVICE}") from error
         if type(found) is int and found > _FORMAT:
             raise FormatTooNew(f"{path!r} has format {found}; this library reads up to {_FORMAT}")
         if type(found) is not int or found < 1 or len(lines) - 1 != manifest.files:

@@ -326,7 +326,7 @@ def batch_of(value: object) -> Batch | None:
 def one_of(kinds: Any, value: object) -> Any:
     """Return `value`, which must be one of those of the literal type `kinds`; for use in `build`."""
     if not isinstance(value, str) or value not in _texts_of(kinds):
-        raise ValueError(f"{value!r} is none of {', '.join(_texts_of(kinds))}")
+        raise ValueError(f"{value!r} is unknown; it must be one of {', '.join(_texts_of(kinds))}")
     return value
 
 
@@ -339,7 +339,7 @@ def _texts_of(kinds: Any) -> tuple[str, ...]:
 def attempt(value: object) -> str:
     """Return `value`, which must be an attempt; for use in `build`. Entries are named after attempts."""
     if attempt_of(text(value)) != value:
-        raise ValueError(f"{value!r} is no attempt")
+        raise ValueError(f"{value!r} is not an attempt id")
     return text(value)
 
 

@@ -60,8 +60,8 @@ def recover(
         if attempt_of(entry.name) == entry.name:
             entries[entry.name] = entry.written
         else:
-            what = f"{pending.path(entry.name)!r} is no pending entry, for its name is no attempt"
-            failures.append(CorruptRecord(f"{what}; it was left as it is, move it elsewhere"))
+            what = f"{pending.path(entry.name)!r} is not a pending entry: its name is not an attempt id"
+            failures.append(CorruptRecord(f"{what}; it was left unchanged; move it elsewhere"))
     alive = publisher.heartbeats()
     newest = {a: max(entries.get(a, 0.0), alive.get(a, 0.0)) for a in (*entries, *alive)}
     uploads: dict[str, list[StagedInfo]] = {}

@@ -120,8 +120,8 @@ class State:
                 return [self.files[path] for path in named]
             except KeyError as error:
                 raise CorruptRecord(
-                    f"record {record.version} replaces {error}, which is no part of the output: a record"
-                    " before it is another one than was committed. It was left as it is"
+                    f"record {record.version} replaces {error}, which is not part of the output: a"
+                    " record before it is not the one that was committed. It was left unchanged"
                 ) from None
         if record.mode == "overwrite":
             return list(self.files.values())

@@ -149,7 +149,7 @@ def locate_store(options: OptionReader, url: str | None = None) -> tuple[str, di
     """
     url = options.get("path") if url is None else url
     if not url:
-        raise ConfigurationError("no place given: name its URL in save(…) or load(…)")
+        raise ConfigurationError("no path given: pass its URL to save(…) or load(…)")
     parsed = parse_store_url(url)
     _refuse_secrets("path", parsed)
     if parsed.scheme == "memory":

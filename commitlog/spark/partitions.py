@@ -141,7 +141,7 @@ def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
     try:
         return pa.scalar(text, pa.string()).cast(kind)
     except (pa.ArrowException, ValueError) as error:
-        raise CorruptRecord(f"partition value {text!r} is no {kind}") from error
+        raise CorruptRecord(f"partition value {text!r} is not of type {kind}") from error
 
 
 def check_spelling(partition: Mapping[str, str | None], schema: pa.Schema) -> None:

@@ -105,8 +105,8 @@ def _checked(item: object) -> ReadFilter:
     name, operator, value = item
     if operator not in _OPERATORS:
         raise ConfigurationError(
-            f"operator {operator!r} of a filter is none of {', '.join(_OPERATORS)}: use where() of the"
-            " DataFrame"
+            f"a filter has the operator {operator!r}; it must be one of {', '.join(_OPERATORS)}: use"
+            " where() of the DataFrame"
         )
     several = isinstance(value, (tuple, list, set, frozenset))
     if several != (operator == "in") or value is None or (several and None in value):

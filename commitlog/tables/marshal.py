@@ -68,7 +68,7 @@ def unmarshal(wire: object, keys: Collection[str] = ()) -> dict[str, Value]:
     {'path': 'a', 'generation': 3}
     """
     if not isinstance(wire, Mapping):
-        raise CorruptRecord("a stored item is no object: it was written by another tool")
+        raise CorruptRecord("a stored item is not an object: it was written by another tool")
     item: dict[str, Value] = {}
     # Encoded only to check that they can be: JSON can hold a lone surrogate.
     for name, wrapped in wire.items():

@@ -244,7 +244,9 @@ class SqliteTable(Table):
         began = Stopwatch(self._clock)
         with self._writer.transaction() as connection:
             if began.elapsed() > TRANSACT_WITHIN:  # it has waited for others, or stood still
-                raise Unavailable(f"{self.url}: its turn came too late; nothing was changed, try again")
+                raise Unavailable(
+                    f"{self.url}: timed out waiting for other writers; nothing was changed, try again"
+                )
             judge([(key, each, self._judged(connection, key, each.condition)) for key, each in pairs])
             for key, write in pairs:
                 self._apply(connection, key, write)
@@ -367,7 +369,7 @@ class SqliteTable(Table):
             return Key(row[0].decode(), None if self.schema.range_key is None else row[1].decode())
         except (AttributeError, UnicodeDecodeError) as error:
             raise CorruptRecord(
-                f"{self.url}: the key {row[0]!r}, {row[1]!r} is no text: {error}"
+                f"{self.url}: the key {row[0]!r}, {row[1]!r} is not text: {error}"
             ) from error
 
     def _decode(self, row: _Row) -> dict[str, Value]:

@@ -198,7 +198,7 @@ def _meaning(path: str, wanted: TableSchema, error: sqlite3.Error | UnicodeDecod
     # Our statements fit our tables: an error in one means that the file has others.
     foreign = code == sqlite3.SQLITE_ERROR and not isinstance(error, sqlite3.ProgrammingError)
     if foreign or code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return damaged(f"{path} is no SQLite database, or a damaged one ({error})", wanted)
+        return damaged(f"{path} is not an SQLite database, or is damaged ({error})", wanted)
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         # In WAL mode even a reader needs room: for the index that it shares with the writers.
         return Unavailable(
@@ -211,7 +211,7 @@ def _room(path: str) -> str:
     try:
         free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
     except OSError:
-        return "See to it that its directory can be written"
+        return "Make sure that its directory can be written"
     return f"It has {free:,} bytes left; make room"
 
 

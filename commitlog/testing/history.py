@@ -221,7 +221,7 @@ def _load(path: str | os.PathLike[str]) -> Iterable[Call]:
                     calls[number] = _ended(calls[number], fields)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise CorruptRecord(
-                    f"line {place} of {os.fspath(path)!r} is no line of a history: {error!r}"
+                    f"line {place} of {os.fspath(path)!r} is not a line of a history: {error!r}"
                 ) from error
     return calls.values()
 

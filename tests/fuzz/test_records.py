@@ -282,7 +282,7 @@ def test_unknown_fields_are_ignored(kind: str, name: str, value: Any) -> None:
 def test_the_error_names_the_corrupt_record(kind: str, fields: dict[str, Any]) -> None:
     """The message also says that the object is unchanged."""
     of = RECORDS[kind].kind
-    with pytest.raises(CorruptRecord, match=rf"'log/1\.json' is no {of}.*left as it is"):
+    with pytest.raises(CorruptRecord, match=rf"'log/1\.json' is not a valid {of}.*left as it is"):
         parse(read(sealed(of, {**RECORDS[kind].body, **fields})))
 
 

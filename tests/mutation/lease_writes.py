@@ -243,7 +243,7 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "LeaseCommitter._resolve_unknown",
-                'mutation.unknown("the present object is of another writer") from lost',
+                'mutation.unknown("the present object was written by another writer") from lost',
                 "mutation.contradiction(look.info)",
             )
         ),

@@ -28,7 +28,7 @@ from support.servers import Ministack
 
 @pytest.fixture
 def names(tmp_path: Path) -> str:
-    """A table of names."""
+    """A metadata table."""
     return f"sqlite://{tmp_path / 'names.db'}"
 
 
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> str:
 
 
 def test_a_namespace_is_created_and_opened_by_its_name(names: str, store: str) -> None:
-    """The table of names and the name of the namespace lead to its content and its log."""
+    """The metadata table and the name of the namespace lead to its content and its log."""
     with create_namespace("lake", store=store, metadata=names) as lake:
         lake.write("a/b", b"rows")
     with open_namespace("lake", metadata=names) as again:
@@ -162,9 +162,9 @@ def test_a_failed_open_closes_the_table(names: str, store: str, monkeypatch: pyt
 def test_the_table_of_names_may_come_from_the_environment(
     names: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment variable is the default. Without it, the error asks for a table of names."""
+    """The environment variable is the default. Without it, the error asks for a metadata table."""
     monkeypatch.delenv(METADATA, raising=False)
-    with pytest.raises(ConfigurationError, match=r"no table of names is given: .*sqlite:///ABSOLUTE"):
+    with pytest.raises(ConfigurationError, match=r"no metadata table is given: .*sqlite:///ABSOLUTE"):
         open_namespace("lake")
     monkeypatch.setenv(METADATA, names)
     create_namespace("lake", store=store).close()

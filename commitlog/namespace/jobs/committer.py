@@ -162,7 +162,7 @@ class DirectoryCommitter:
             NotADirectory: a file is at the target, or above it.
         """
         if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode {mode!r} is none of {', '.join(get_args(Mode))}")
+            raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(get_args(Mode))}")
         if job_id is not None and not _is_text(job_id):
             raise ConfigurationError(f"a job id is a text that is not blank, not {job_id!r}")
         name = self._new_id()

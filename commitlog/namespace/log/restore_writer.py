@@ -274,7 +274,7 @@ class RestoreClaim:
         if found is not None and found.get("replaces") and not replace:
             raise AlreadyExists(
                 f"an unfinished restore replaces namespace {keys.namespace!r}, and may have left some of"
-                f" its old records in {table.url}: it was broken off, or is still running. Replace the"
+                f" its old records in {table.url}: it was interrupted, or is still running. Replace the"
                 " namespace (`replace`, or --replace)"
             )
         return found
@@ -356,7 +356,7 @@ class RestoreClaim:
         """Return the error for a restore that another one has replaced."""
         return Conflict(
             f"another client restores namespace {self.keys.namespace!r} in {self.table.url} too, and"
-            " began later: this call has left the rest to that client. If that was broken off, restore"
+            " began later: this call has left the rest to that client. If that was interrupted, restore"
             " again"
         )
 

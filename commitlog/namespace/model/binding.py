@@ -20,7 +20,7 @@ def _prefix(value: object) -> str:
     if not prefix:
         raise ValueError("the whole store has the namespace's own content: name a prefix in it")
     if not prefix.endswith("/"):
-        raise ValueError(f"prefix {prefix!r} names no directory: end it in a slash")
+        raise ValueError(f"prefix {prefix!r} does not name a directory: end it with a slash")
     if prefix.startswith(RESERVED):
         raise ValueError(f"prefix {prefix!r} is reserved for the library's own objects")
     return prefix

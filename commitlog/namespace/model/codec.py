@@ -34,7 +34,7 @@ def item_name(item: Item) -> str:
 def text_map(value: object) -> dict[str, str]:
     """Return `value` if it is a mapping of str to str. Raises `TypeError` if it is not."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"{value!r} is no mapping")
+        raise TypeError(f"{value!r} is not a mapping")
     return {text(name): text(each) for name, each in value.items()}
 
 

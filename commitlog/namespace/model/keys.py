@@ -50,7 +50,7 @@ __all__ = [
     "split_new",
 ]
 
-#: Key schema of a table of namespaces. Any number of namespaces share one table.
+#: Key schema of a metadata table. Any number of namespaces share one table.
 NAMESPACE_SCHEMA = TableSchema(
     hash_key="place",
     range_key="name",
@@ -280,7 +280,7 @@ def split_new(path: str) -> tuple[str, ...]:
 def _check_name(path: str, name: str) -> None:
     if name in ("", ".", ".."):
         raise InvalidPath(
-            f"path {path!r} has the segment {name!r}: spell it relative to the root, without that"
+            f"path {path!r} has the segment {name!r}: remove it, paths are relative to the root"
         )
     try:
         size = len(name.encode())

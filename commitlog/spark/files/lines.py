@@ -212,7 +212,7 @@ class Lines:
             if len(kept) > self.max_record:
                 raise InputUnreadable(
                     f"{path!r} has a line of more than {self.max_record} bytes from byte {at} on."
-                    " If that is what it should be, raise option maxRecordBytes",
+                    " If the file is valid, raise option maxRecordBytes",
                     offset=None if is_compressed(path) else at,
                 )
         if begun and kept:

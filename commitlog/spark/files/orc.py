@@ -227,7 +227,7 @@ def _check_zones(path: str, stored: pa.Schema, types: pa.Schema) -> None:
         ):
             raise NotSupported(
                 f"column {field.name!r} of {path!r} is in local time, as Spark's own ORC writer stores"
-                " it, and pyarrow does not tell of which zone: read the file with Spark's own reader"
+                " it, and pyarrow does not report the time zone: read the file with Spark's own reader"
             )
 
 

@@ -164,4 +164,4 @@ def decode(value: object, kind: pa.DataType) -> pa.Scalar:
             return pa.scalar(value).cast(kind)
         return pa.scalar(value, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise CorruptRecord(f"{value!r} is no bound of a column of type {kind}") from error
+        raise CorruptRecord(f"{value!r} is not a bound of a column of type {kind}") from error

@@ -125,7 +125,7 @@ def convert(array: pa.Array, kind: pa.DataType, zone: str | None = "UTC") -> pa.
         return _convert_list(array, kind, zone)
     zoned = not (_is.is_timestamp(found) and _is.is_timestamp(kind)) or found.tz or not kind.tz
     if not zoned and zone is None:
-        raise TypeMismatch(f"{found} bears no zone, so it cannot be read as {kind}")
+        raise TypeMismatch(f"{found} has no zone, so it cannot be read as {kind}")
     if not _widens(found, kind):
         raise TypeMismatch(f"{found} cannot be read as {kind}")
     try:
@@ -158,7 +158,7 @@ def match_names(
     for name in wanted:
         numbers = exact.get(name) or folded.get(fold(name), [])
         if len(numbers) > 1:
-            raise TypeMismatch(f"there are several columns {name!r}, letter case aside")
+            raise TypeMismatch(f"there are several columns {name!r} that differ only in letter case")
         places.append(numbers[0] if numbers else None)
     return places
 

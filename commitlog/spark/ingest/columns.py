@@ -165,8 +165,8 @@ def _value(path: str, field: pa.Field, text: str | None) -> pa.Scalar:
     value = None if pa.types.is_nested(kind) else value_converter(kind)(text)
     if value is None:
         raise InputUnreadable(
-            f"the directories of {path!r} do not fit column {field.name!r}: {text!r} is no {kind}. Make"
-            " the column a string, or leave out the directory with a glob"
+            f"the directories of {path!r} do not fit column {field.name!r}: {text!r} is not of type"
+            f" {kind}. Make the column a string, or leave out the directory with a glob"
         )
     return pa.scalar(value, kind)
 

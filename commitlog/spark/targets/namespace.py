@@ -141,7 +141,7 @@ class NamespaceLocation:
         """Open the namespace. Raises the errors of `open_namespace`."""
         if self.metadata is None and not os.environ.get(METADATA):
             raise ConfigurationError(
-                "no table of names is given: name it in option metadata, or in the environment variable"
+                "no metadata table is given: name it in option metadata, or in the environment variable"
                 f" {METADATA} before the session starts"
             )
         namespace = self._open(self.store)
@@ -192,7 +192,7 @@ OpenNamespace: TypeAlias = Callable[[NamespaceLocation], Namespace]
 
 
 def with_environment(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options with the table of names that the environment of this process names.
+    """Return options with the metadata table that the environment of this process names.
 
     Data sources run in processes of their own, with the environment in which the JVM was started.
     Credentials in the URL become options of their own, which Spark does not print.

@@ -163,7 +163,7 @@ class Bucket:
             read,
             on=(Unavailable, OutcomeUnknown),
             before_next=send_again,
-            exhausted=lambda error: Unavailable(f"{error}; given up after several attempts"),
+            exhausted=lambda error: Unavailable(f"{error}; stopped after several attempts"),
         )
 
     def what(self, request: Request) -> str:

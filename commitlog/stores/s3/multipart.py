@@ -103,9 +103,7 @@ class S3StageWriter(StageWriter):
         request = Request("PUT", self._key, query, body=data)
         etag = self._bucket.fetch(request)().headers.get("etag")
         if not etag:
-            raise Unavailable(
-                f"{self._bucket.what(request)}: the answer is none of S3's, it has no etag"
-            )
+            raise Unavailable(f"{self._bucket.what(request)}: the answer is not from S3: it has no etag")
         return etag
 
     def _release(self) -> None:

@@ -177,7 +177,7 @@ def _size(path: str, length: str) -> int:
 def _digits(text: str) -> int:
     # int() would take signs, spaces and underscores, too.
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r:.40} is no size")
+        raise ValueError(f"{text!r:.40} is not a size")
     return int(text)
 
 

@@ -436,12 +436,10 @@ class S3Store(ObjectStore):
                 return read(answer)
             except ValueError as error:
                 problem = f": {error}"
-        raise Unavailable(f"{self._bucket.what(request)}: the answer is no {tag}{problem}")
+        raise Unavailable(f"{self._bucket.what(request)}: the answer is not a valid {tag}{problem}")
 
     def _endless(self, request: Request) -> Unavailable:
-        return Unavailable(
-            f"{self._bucket.what(request)}: the listing does not advance; it was given up"
-        )
+        return Unavailable(f"{self._bucket.what(request)}: the listing does not advance and was stopped")
 
     def _published(self, request: Request, response: Response, path: str) -> PutResult:
         # These two send 200 before they know how it ends: see CopyObject and CompleteMultipartUpload.

@@ -147,7 +147,7 @@ class Calls:
             raise
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise Unavailable(
-                f"{self._url}: the server's answer is none of DynamoDB's ({error!r}) and was not used"
+                f"{self._url}: the server's answer is not from DynamoDB ({error!r}) and was not used"
             ) from error
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class Calls:
                 raise ValueError("not an object")
         except (ValueError, RecursionError) as error:
             if response.status == 200:
-                raise OutcomeUnknown(f"{what}: the answer is no JSON ({error})") from error
+                raise OutcomeUnknown(f"{what}: the answer is not JSON ({error})") from error
             answer = {}
         if response.status == 200:
             return answer

@@ -230,7 +230,7 @@ class Lifecycle:
         if type(version) is not int:
             raise CorruptRecord(
                 f"the item {MARKER_KEY!r} of {self.url} has no number 'table_version': "
-                f"it is no version marker. Use another table"
+                f"it is not a version marker. Use another table"
             )
         return version
 

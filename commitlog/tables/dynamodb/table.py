@@ -175,7 +175,7 @@ class DynamoTable(Table):
         if page.unreadable and operation == "Query":
             raise CorruptRecord(page.unreadable[0].reason)
         if page.next_token is not None and page.next_token == token:
-            raise Unavailable(f"{self.url}: the server's listing does not advance; it was given up")
+            raise Unavailable(f"{self.url}: the server's listing does not advance and was stopped")
         return page
 
     def _read(self, answer: Mapping[str, Any]) -> ItemPage:

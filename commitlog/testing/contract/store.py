@@ -139,7 +139,7 @@ def _check_no_bodies(run: Run) -> None:
     path = run.path("no-body")
     for body in (None, "text", io.StringIO("text")):
         for send in (run.store.put, run.store.stage):
-            assert_raises(TypeError, f"{body!r} is no body", send, path, cast(Body, body))
+            assert_raises(TypeError, f"{body!r} is not a body", send, path, cast(Body, body))
     run.assert_holds(path, None, "refused bodies")
 
 

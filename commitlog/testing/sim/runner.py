@@ -64,7 +64,7 @@ def load_worlds(file: Path) -> Mapping[str, World]:
     if module is None or module.__file__ != str(file):
         spec = importlib.util.spec_from_file_location(file.stem, file)
         if spec is None or spec.loader is None:
-            raise ImportError(f"{file} is no Python file")
+            raise ImportError(f"{file} is not a Python file")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules[file.stem] = module

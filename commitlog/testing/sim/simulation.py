@@ -265,7 +265,7 @@ class Simulation:
                 continue
             if due() and self.fate("table sweep", _SWEEPS)[0]:
                 sweep()
-                self.note("the table drops what has expired")
+                self.note("the table removes expired items")
 
     def _strikes(self, where: str, possible: tuple[Fault, ...]) -> Fault | None:
         faults = self._faults

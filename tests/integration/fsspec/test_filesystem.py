@@ -133,7 +133,7 @@ def test_the_table_comes_from_the_environment(
     """For an instance without arguments."""
     fs = CommitlogFileSystem(skip_instance_cache=True)
     monkeypatch.delenv(METADATA, raising=False)
-    with pytest.raises(ConfigurationError, match="no table of names"):
+    with pytest.raises(ConfigurationError, match="no metadata table"):
         fs.exists("lake")
     monkeypatch.setenv(METADATA, url)
     assert fs.ls("", detail=False) == ["lake"]

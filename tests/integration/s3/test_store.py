@@ -369,7 +369,7 @@ def test_reads_have_a_limited_number_of_attempts(store: S3Store, proxy: Proxy) -
     """After the last attempt the store is unavailable. A read has no unknown outcome."""
     proxy.requests()
     proxy.inject(Fault(kind="GET", action="drop_response", times=3))
-    with pytest.raises(Unavailable, match="given up"):
+    with pytest.raises(Unavailable, match="stopped after several attempts"):
         store.get("a")
     assert len(proxy.requests()) == 3
 

@@ -89,7 +89,7 @@ def test_a_store_is_probed_ahead_of_its_first_writes(client: Client) -> None:
     early.put_if_match("a", b"2", etag=written.etag)
     early.probe()
     assert _requests(early) == before + 2
-    with pytest.raises(NotSupported, match="there is no table to keep leases in"):
+    with pytest.raises(NotSupported, match="there is no table for leases"):
         client(None, place="ignorant/", ignores=True).probe()
 
 

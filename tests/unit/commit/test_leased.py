@@ -1005,7 +1005,7 @@ def test_a_copy_that_was_replaced_leaves_the_outcome_unknown(
         raise OutcomeUnknown("the answer was lost")
 
     world.script.next("copy", replaced)
-    with pytest.raises(OutcomeUnknown, match="of another writer"):
+    with pytest.raises(OutcomeUnknown, match="was written by another writer"):
         world.client.copy_if_absent("source", "a")
 
 

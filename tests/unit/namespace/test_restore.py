@@ -686,7 +686,7 @@ def test_only_a_replacing_restore_continues_a_replacing_restore(at: World) -> No
         at.restorer(wire).restore(replace=True)
     with pytest.raises(NotFound):
         Namespace(table, at.store, LAKE, clock=at.clock).describe()
-    with pytest.raises(AlreadyExists, match="broken off"):
+    with pytest.raises(AlreadyExists, match="interrupted"):
         at.restorer(table).restore()
     at.restorer(table).restore(replace=True)
     assert at.entries(table) == at.entries(at.table)

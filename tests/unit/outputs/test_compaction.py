@@ -381,7 +381,7 @@ def test_a_record_that_replaces_a_missing_file_is_corrupt() -> None:
     body = {k: v for k, v in json.loads(store.get(path).data).items() if k not in ("kind", "format")}
     del body["checksum"]
     store.put(path, encode(Document("commit", {**body, "replaced": ["p=0/other.txt"]})))
-    with pytest.raises(CorruptRecord, match=r"replaces 'p=0/other\.txt', which is no part"):
+    with pytest.raises(CorruptRecord, match=r"replaces 'p=0/other\.txt', which is not part"):
         output.state()
 
 

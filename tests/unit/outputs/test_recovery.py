@@ -711,7 +711,7 @@ def test_objects_with_similar_names_are_left_alone(output: Output, store: Memory
     store.put(alive, b"")
     output.recover(older_than=0)
     store.put(entry, b"{}")
-    with pytest.raises(CorruptRecord, match="is no pending entry"):
+    with pytest.raises(CorruptRecord, match="is not a pending entry"):
         output.recover(older_than=0)
     assert [info.path for info in store.list("out/")] == [alive, entry]
 

@@ -89,7 +89,7 @@ def test_options_of_the_table_go_to_the_table() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no place given"),
+        ({}, "no path given"),
         (
             {"path": "s3://b-1/x", "jobbid": "a"},
             r"unknown option 'jobbid'; is it jobId\?; known: .*jobId",

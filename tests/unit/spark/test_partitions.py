@@ -164,7 +164,7 @@ def test_wrong_partition_columns_are_refused(
 
 def test_a_record_that_contradicts_the_schema_is_corrupt() -> None:
     """A record that contradicts the schema raises CorruptRecord."""
-    with pytest.raises(CorruptRecord, match="'abc' is no int16"):
+    with pytest.raises(CorruptRecord, match="'abc' is not of type int16"):
         column_of({"n": "abc"}, pa.field("n", pa.int16()), 1)
     with pytest.raises(CorruptRecord, match="neither in the file nor in its path"):
         column_of({}, pa.field("n", pa.int16()), 1)

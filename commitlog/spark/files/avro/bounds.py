@@ -77,8 +77,8 @@ class BlockBounds:
         values = max(_VALUES_A_BYTE * len(data), most // _VALUES_A_BYTE)
         if count * size.values > values:
             raise ValueError(
-                f"{count} records with hardly any bytes are in a block. If that is what it should be,"
-                " raise option maxBlockBytes"
+                f"{count} records with hardly any bytes are in a block. If the file is valid, raise"
+                " option maxBlockBytes"
             )
         if not size.bounded:
             skipper = _Skipper(self.named, data, len(data) + most // _VALUES_A_BYTE)
@@ -149,8 +149,8 @@ class _Skipper:
         self._left -= 1
         if self._left < 0:
             raise ValueError(
-                "a block stands for more values than it has bytes. If that is what it should be, raise"
-                " option maxBlockBytes"
+                "a block declares more values than it has bytes. If the file is valid, raise option"
+                " maxBlockBytes"
             )
         if depth > _DEPTH:
             raise ValueError("a value is nested too deeply")

@@ -82,7 +82,7 @@ class Header:
                 pairs[key] = _exactly(source, _long(source), min(size, _HEADER_BYTES) - source.tell())
         codec = pairs.get(b"avro.codec", b"null").decode()
         if codec not in _CODECS:
-            raise ValueError(f"its codec {codec!r} is none of {', '.join(_CODECS)}")
+            raise ValueError(f"its codec {codec!r} is unknown; it must be one of {', '.join(_CODECS)}")
         if b"avro.schema" not in pairs:
             raise ValueError("its header has no schema")
         return cls(pairs[b"avro.schema"], codec, _exactly(source, _SYNC))
@@ -129,7 +129,7 @@ def one_block_file(empty: bytes, block: Block) -> bytes:
 
 def _too_large(most: int) -> ValueError:
     return ValueError(
-        f"a block has more than {most} bytes. If that is what it should be, raise option maxBlockBytes"
+        f"a block has more than {most} bytes. If the file is valid, raise option maxBlockBytes"
     )
 
 

@@ -150,7 +150,7 @@ class _FileSchema:
         except Exception as error:  # fastavro's errors have no other base class
             raise InputUnreadable(f"{path!r} cannot be read as {_WHAT}: {error}") from error
         if not isinstance(parsed, dict) or parsed.get("type") != "record":
-            raise InputUnreadable(f"{path!r} cannot be read as columns: its schema is no record")
+            raise InputUnreadable(f"{path!r} cannot be read as columns: its schema is not a record")
         bounds = BlockBounds.of(parsed, named)
         fields, unsupported = [], []
         for each in parsed["fields"]:
@@ -326,8 +326,8 @@ def _misfit(row: dict[str, Any], target: pa.Schema) -> str:
         try:
             _batch([row], pa.schema([field]))
         except READER_ERRORS as error:
-            return f"the value of {field.name!r} is no {field.type}: {error}"
-    return "its values do not go together"
+            return f"the value of {field.name!r} is not of type {field.type}: {error}"
+    return "its values are inconsistent with each other"
 
 
 def _batch(rows: list[dict[str, Any]], target: pa.Schema) -> pa.RecordBatch:

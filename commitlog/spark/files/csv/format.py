@@ -312,7 +312,7 @@ class CsvInput(InputFormat):
             return self._dialect.fields(line[1].decode())
         except ValueError as error:
             raise InputUnreadable(
-                f"the line at byte {line[0]} of {path!r} is no CSV: {error}", offset=line[0]
+                f"the line at byte {line[0]} of {path!r} is not valid CSV: {error}", offset=line[0]
             ) from error
 
     def _split_header(
@@ -385,7 +385,7 @@ class CsvInput(InputFormat):
         if size > self._lines.max_record:
             raise InputUnreadable(
                 f"{path!r} has a record of more than {self._lines.max_record} bytes from"
-                f" byte {begun} on. If that is what it should be, raise option maxRecordBytes"
+                f" byte {begun} on. If the file is valid, raise option maxRecordBytes"
             )
 
     def _whole(self, record: bytearray) -> bytes:

@@ -64,7 +64,7 @@ class ExactReader:
         try:
             found = _decoder.decode(line)
             if type(found) is not dict:
-                raise ValueError("it is no object")
+                raise ValueError("it is not an object")
             try:
                 return self._from_values(found)
             except _TextNeeded:

@@ -160,7 +160,7 @@ def test_names_with_dots_are_not_mixed_up() -> None:
 )
 def test_an_invalid_bound_is_corrupt(value: object, kind: pa.DataType) -> None:
     """The bounds in commit records are checked."""
-    with pytest.raises(CorruptRecord, match="is no bound of a column of type"):
+    with pytest.raises(CorruptRecord, match="is not a bound of a column of type"):
         decode(value, kind)
 
 

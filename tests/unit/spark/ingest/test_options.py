@@ -105,7 +105,7 @@ def test_a_glob_in_the_path(path: str, url: str, glob: str) -> None:
     ("given", "said"),
     [
         ({"fileformat": "xml"}, "fileFormat is 'xml'"),
-        ({"path": ""}, "no place given"),
+        ({"path": ""}, "no path given"),
         ({"path": "memory://x"}, "gone with its process"),
         ({"state": "memory://x"}, "gone with its process"),
         ({"path": "s3://landing/*", "glob": "*"}, "give one"),

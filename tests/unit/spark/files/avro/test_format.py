@@ -439,7 +439,7 @@ DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2
 @pytest.mark.parametrize(
     ("kind", "good", "bad", "said"),
     [
-        (DECIMAL, _text(b"\x01"), _text(b"\x7f\xff\xff"), "row 150, .* 'b' is no decimal"),
+        (DECIMAL, _text(b"\x01"), _text(b"\x7f\xff\xff"), "row 150, .* 'b' is not of type decimal"),
         (DECIMAL, _text(b"\x01"), _text(b"\x7f" * (1 << 20)), "row 150, .* has 1048576 bytes"),
         ("string", _text(b"x"), _text(b"\xff"), "row 150, .*utf-8"),
         ({"type": "enum", "name": "e", "symbols": ["A"]}, _long(0), _long(3), "row 150"),

@@ -318,7 +318,7 @@ def test_columns_are_known_by_the_header() -> None:
     ) == [("1",)]
     with pytest.raises(UnknownColumns, match="'more'"):
         read(data, new="fail", header="true", comment="#")
-    with pytest.raises(InputUnreadable, match=r"the line at byte 0 of .* is no CSV"):
+    with pytest.raises(InputUnreadable, match=r"the line at byte 0 of .* is not valid CSV"):
         read(b'"a"x,b\n1,2\n', header="true")
 
 
