@@ -42,7 +42,7 @@ _COMMANDS = MappingProxyType(
             (_STORES, "probe", "probe:probe", "Measure which preconditions a store enforces."),
             (_STORES, "lease", "leases:lease", "List and break leases."),
             (_STORES, "table", "table:table", "Create and describe tables."),
-            (_STORES, "uploads", "objects.uploads:uploads", "List and abort incomplete uploads."),
+            (_STORES, "upload", "objects.uploads:upload", "List and abort incomplete uploads."),
             (_JOBS, "output", "outputs:output", "Show and maintain outputs of jobs."),
             (_JOBS, "ingest", "ingest.commands:ingest", "Show and maintain sources of queries."),
             (_JOBS, "spark", "spark:spark", "Build the jar of the Spark committer."),

@@ -72,7 +72,9 @@ _ROOT = _option("root", "Root of a local store that has no .commitlog yet.", met
 #: Options for an object.
 OBJECT: tuple[Decorator, ...] = (*STORE, _ROOT)
 _METADATA = _option(
-    "metadata", "Table of namespaces: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.", metavar="URL"
+    "metadata",
+    "Metadata table of namespaces: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.",
+    metavar="URL",
 )
 _CONTENT = click.option(
     "--store",
@@ -80,7 +82,7 @@ _CONTENT = click.option(
     metavar="URL",
     help="Store of a namespace's content, if it is not the one of its creation.",
 )
-#: Options for a table of namespaces.
+#: Options for a metadata table.
 METADATA: tuple[Decorator, ...] = (_METADATA, *SERVICE)
 #: Options for a namespace.
 NAMESPACE: tuple[Decorator, ...] = (_METADATA, *STORE, _CONTENT)

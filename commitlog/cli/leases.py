@@ -152,10 +152,11 @@ def list_(
 ) -> None:
     """Show the leases in TABLE (default: $COMMITLOG_TABLE) that are not released.
 
-    A record stores no start. AGE is the time since it was written, derived from its "ttl" attribute
-    and the TTL setting of the writers (--ttl). It is only as exact as the wall clocks of both machines.
-    STATE is "held", or "overdue" once AGE exceeds the lease's timeout: the holder died, or could not
-    learn the outcome of its write, or the clocks disagree. The protocol depends on neither column.
+    A record does not contain its start time. AGE is the time since it was written, from its "ttl"
+    attribute and the TTL setting of the writers (--ttl). It is only as exact as the wall clocks of both
+    machines. STATE is "held", or "overdue" once AGE exceeds the lease's timeout: the holder died, or
+    could not learn the outcome of its write, or the clocks disagree. The protocol depends on neither
+    column.
 
     RECLAIMABLE is guaranteed by the protocol: a client that starts to wait now may take the lease over
     after the holder's timeout x max_clock_skew_rate (--skew-rate) on its own clock. A client that
@@ -225,10 +226,9 @@ def break_(
     """Release the leases on PATH once their holders can no longer write.
 
     PATH is a whole key without the bucket, as "lease list" prints it. After the command, the next
-    writer of PATH does not have to wait. The command waits instead: for the timeout x
-    max_clock_skew_rate of each holder, counted from now, as any client of the protocol does. It waits
-    for all leases at the same time. No option makes this shorter: a holder that is alive could then
-    overwrite the work of the next one.
+    writer of PATH does not have to wait. First it waits for the timeout x max_clock_skew_rate of each
+    holder, as any client does, for all leases at the same time. No option shortens the wait: a holder
+    that is alive could then overwrite the work of the next one.
 
     If a lease ends while the command waits, because its holder or another client is active, it is not
     changed; this is not an error. A holder that renews its lease restarts the count. With --max-wait,

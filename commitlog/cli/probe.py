@@ -30,8 +30,8 @@ __all__ = ["probe"]
 def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) -> None:
     """Measure which preconditions the store at URL enforces, and print the result of each check.
 
-    In a race, many writers compete, and only one may win. "fence" is the expiry of requests, which
-    protects leases; stores that check no signatures do not enforce it.
+    In a race, many writers compete, and only one may win. "request-expiry" is the expiry of signed
+    requests, which protects leases; stores that do not check signatures do not enforce it.
 
     With --commit auto, the store performs the conditional writes that are "proven", and others are
     refused. With --table, conditional writes that can compete for an object use the store if all of them
@@ -45,7 +45,8 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     pass it to them as --probe-report FILE. Otherwise these commands measure the store again.
 
     The command writes and removes objects below URL, whose names begin with .commitlog-probe-. A race
-    without a failure is no proof, but it is long enough for all stores that are known to fail.
+    without a failure does not prove it, but the race is long enough for all stores that are known to
+    fail.
 
     \b
     Example:

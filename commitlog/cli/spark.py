@@ -17,7 +17,7 @@ def spark() -> None:
     """Prepare Spark for jobs that commit with this library."""
 
 
-@spark.command()
+@spark.command(short_help="Build the jar of the committer.")
 @click.option(
     "--spark",
     "version",

@@ -1,7 +1,8 @@
-"""The commands ``table create``, ``info`` and ``set-capacity``."""
+"""The commands ``table create``, ``describe`` and ``set-capacity``."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import MappingProxyType
 
 import click
@@ -9,16 +10,17 @@ import click
 from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.exit_status import Exit
 from commitlog.cli.output import json_option, moment, print_columns, print_json, printable
-from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.ingest import INGEST_SCHEMA
-from commitlog.namespace import NAMESPACE_SCHEMA
 from commitlog.urls import parse_table_url
 
 __all__ = ["table"]
 
-#: The schema for each use of a table.
+#: The schema for each use of a table: its module and name. Only the one that is used is imported.
 _SCHEMAS = MappingProxyType(
-    {str(schema.use): schema for schema in (LEASE_SCHEMA, INGEST_SCHEMA, NAMESPACE_SCHEMA)}
+    {
+        "leases": ("commitlog.commit.record", "LEASE_SCHEMA"),
+        "ingest": ("commitlog.ingest", "INGEST_SCHEMA"),
+        "namespaces": ("commitlog.namespace", "NAMESPACE_SCHEMA"),
+    }
 )
 
 
@@ -40,7 +42,7 @@ def table() -> None:
     """
 
 
-@table.command()
+@table.command(short_help="Create a table.")
 @click.argument("url")
 @click.option(
     "--for",
@@ -72,7 +74,8 @@ def create(connection: Connection, url: str, use: str, tags: dict[str, str], jso
     """
     if tags and parse_table_url(url).scheme != "dynamodb":
         raise click.UsageError(f"{url} cannot have tags: only tables of DynamoDB can")
-    opened = connection.open_table(url, _SCHEMAS[use])
+    module, name = _SCHEMAS[use]
+    opened = connection.open_table(url, getattr(import_module(module), name))
     created = opened.create()
     if tags:
         opened.tag(tags)
@@ -82,16 +85,16 @@ def create(connection: Connection, url: str, use: str, tags: dict[str, str], jso
         click.echo(f"{opened.url} {'created' if created else 'exists already'}")
 
 
-@table.command()
+@table.command(short_help="Describe a table.")
 @click.argument("url")
 @json_option
 @table_options
-def info(connection: Connection, url: str, json: bool) -> None:
+def describe(connection: Connection, url: str, json: bool) -> None:
     """Show the keys, TTL, format, size, billing and tags of the table URL.
 
     \b
     Example:
-      commitlog table info dynamodb://commits
+      commitlog table describe dynamodb://commits
     """
     known = connection.leases(url).describe()
     schema = known.schema

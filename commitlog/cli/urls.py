@@ -10,8 +10,6 @@ from attrs import frozen
 
 from commitlog.errors import ConfigurationError, InvalidPath
 from commitlog.paths import check_path, check_prefix
-from commitlog.stores.local.scratch import find_base
-from commitlog.stores.local.tree import explained
 from commitlog.urls import SECRET_OPTIONS, Url, check_name, parse_store_url
 
 __all__ = ["Location", "refuse_secrets", "split", "split_directory"]
@@ -125,11 +123,14 @@ def _decoded(text: str) -> str:
 
 def _check_object(path: str, url: str) -> str:
     if not path or path.endswith("/"):
-        raise InvalidPath(f"{url.partition('?')[0]!r} names no object: add a key")
+        raise InvalidPath(f"{url.partition('?')[0]!r} does not name an object: add a key")
     return check_path(path)
 
 
 def _split_local(name: str, root: str | None, *, prefix: bool) -> Location:
+    from commitlog.stores.local.scratch import find_base
+    from commitlog.stores.local.tree import explained
+
     if not name:
         raise ConfigurationError("the path of a local file is empty")
     check_name("file", name)

@@ -94,7 +94,9 @@ class _Shell(LazyGroup):
 
 
 @click.group(cls=_Shell, lazy=_COMMANDS)
-@click.option("--literal", is_flag=True, help="Expand no patterns: take URLs as 'ls -C' prints them.")
+@click.option(
+    "--literal", is_flag=True, help="Do not expand patterns: take URLs as 'ls -C' prints them."
+)
 @click.pass_context
 def fs(context: click.Context, literal: bool) -> None:
     """Work with the files and directories of namespaces: commitlog://NAMESPACE/PATH.

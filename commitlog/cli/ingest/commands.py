@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from attrs import evolve
@@ -37,7 +37,9 @@ from commitlog.ingest import (
     sources,
 )
 from commitlog.ingest.source_state import SourceState
-from commitlog.tables.api import Table
+
+if TYPE_CHECKING:
+    from commitlog.tables.api import Table
 
 __all__ = ["ingest"]
 
@@ -200,7 +202,11 @@ def files(
 @click.argument("source", required=False)
 @_state_option
 @click.option(
-    "--path", "paths", metavar="PATH", multiple=True, help="Path of an object, as files shows it."
+    "--path",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    help="Path of an object, as 'ingest files' shows it.",
 )
 @click.option("--all", "everything", is_flag=True, help="Retry all data that could not be read.")
 @json_option

@@ -17,7 +17,7 @@ _COMMANDS = MappingProxyType(
         for section, name, target, short_help in (
             (_CREATE, "create", "admin:create", "Create a namespace."),
             (_CREATE, "list", "admin:list_", "List namespaces."),
-            (_CREATE, "info", "admin:info", "Show the location and format of a namespace."),
+            (_CREATE, "describe", "admin:describe", "Show the location and format of a namespace."),
             (_MAINTAIN, "fsck", "fsck:fsck", "Check and repair a namespace."),
             (_MAINTAIN, "gc", "maintenance:gc", "Free the space of removed files."),
             (_MAINTAIN, "recover", "maintenance:recover", "Decide pending changes of dead clients."),

@@ -1,17 +1,19 @@
-"""The commands ``namespace create``, ``list``, ``info`` and ``reshard``."""
+"""The commands ``namespace create``, ``list``, ``describe`` and ``reshard``."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from commitlog.cli.connection import Connection, metadata_options, namespace_options
 from commitlog.cli.fs.paths import path_of
 from commitlog.cli.output import json_option, moment, print_columns, print_json, printable
-from commitlog.namespace import Namespace
 
-__all__ = ["create", "info", "list_", "reshard"]
+if TYPE_CHECKING:
+    from commitlog.namespace import Namespace
+
+__all__ = ["create", "describe", "list_", "reshard"]
 
 
 @click.command()
@@ -32,14 +34,14 @@ def create(connection: Connection, name: str, no_log: bool, json: bool) -> None:
       commitlog namespace create lake --store s3://bucket/lake
     """
     namespace = connection.create_namespace(name, log=not no_log)
-    marker = namespace.describe()
+    metadata = namespace.describe()
     if json:
         print_json(_record(namespace))
     else:
         click.echo(
-            f"{name} is in {printable(namespace.table.url)}, its content in {printable(marker.store)}"
+            f"{name} is in {printable(namespace.table.url)}, its content in {printable(metadata.store)}"
         )
-        click.echo("no log" if marker.log is None else f"log: {printable(marker.log)}")
+        click.echo("no log" if metadata.log is None else f"log: {printable(metadata.log)}")
 
 
 @click.command("list")
@@ -63,12 +65,12 @@ def list_(connection: Connection, json: bool) -> None:
 @click.argument("name")
 @json_option
 @namespace_options
-def info(connection: Connection, name: str, json: bool) -> None:
+def describe(connection: Connection, name: str, json: bool) -> None:
     """Show the locations of the names, content and log of the namespace NAME, and its format.
 
     \b
     Example:
-      commitlog namespace info lake
+      commitlog namespace describe lake
     """
     namespace = connection.namespace(name)
     record = _record(namespace)
@@ -94,17 +96,17 @@ def info(connection: Connection, name: str, json: bool) -> None:
 
 
 def _record(namespace: Namespace) -> dict[str, Any]:
-    marker = namespace.describe(writing=False)
+    metadata = namespace.describe(writing=False)
     root = namespace.stat("")
     return {
         "name": namespace.name,
         "metadata": namespace.table.url,
-        "store": marker.store,
-        "log": marker.log,
-        "created": marker.created / 1000,
-        "format": marker.format,
-        "min_reader": marker.min_reader,
-        "min_writer": marker.min_writer,
+        "store": metadata.store,
+        "log": metadata.log,
+        "created": metadata.created / 1000,
+        "format": metadata.format,
+        "min_reader": metadata.min_reader,
+        "min_writer": metadata.min_writer,
         "root": {"id": root.id, "version": root.version, "shards": root.entry.shards.now},
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from commitlog._util.parsing import parse_seconds
@@ -11,7 +13,9 @@ from commitlog.cli.fs.paths import path_of
 from commitlog.cli.namespace.importing import prefix_in
 from commitlog.cli.output import counted, duration, json_option, print_json, printable
 from commitlog.cli.parameters import DURATION, ParsedParameter
-from commitlog.namespace import PruneReport, SyncReport
+
+if TYPE_CHECKING:
+    from commitlog.namespace import PruneReport, SyncReport
 
 __all__ = ["bind", "prune", "sync", "unbind"]
 
@@ -147,9 +151,9 @@ def prune(
 ) -> None:
     """Remove obsolete records from the directories at and below URL.
 
-    Obsolete are files that cannot be read because another client removed their objects, and records that
-    hide objects which no longer exist. Run the command from time to time; it can be interrupted and run
-    again. Records that could not be removed are reported, and the exit status is 1.
+    A record is obsolete if its file cannot be read because another client removed the object, or if it
+    hides an object that no longer exists. Run the command from time to time; it can be interrupted and
+    run again. Records that could not be removed are reported, and the exit status is 1.
 
     \b
     Example:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,13 +19,9 @@ from commitlog.cli.output import (
 )
 from commitlog.cli.parameters import DURATION
 from commitlog.errors import CommitError
-from commitlog.namespace import (
-    CompactionReport,
-    GcReport,
-    TrashReport,
-    abort_stale_attempts,
-    abort_uploads,
-)
+
+if TYPE_CHECKING:
+    from commitlog.namespace import CompactionReport, GcReport, TrashReport
 
 __all__ = ["abandoned_option", "compact", "gc", "recover"]
 
@@ -65,6 +61,8 @@ def gc(connection: Connection, name: str, json: bool) -> None:
     Example:
       commitlog namespace gc lake
     """
+    from commitlog.namespace import abort_stale_attempts, abort_uploads
+
     namespace = connection.namespace(name)
     abandoned = abort_stale_attempts(namespace)
     with counted("emptying the trash") as count:
@@ -147,7 +145,10 @@ def recover(connection: Connection, name: str, older_than: float, json: bool) ->
 @json_option
 @namespace_options
 def compact(connection: Connection, name: str, older_than: float, json: bool) -> None:
-    """Shorten the log of the namespace NAME to the size of the namespace, which stays restorable.
+    """Shorten the log of the namespace NAME.
+
+    Afterwards the log grows with the number of files, not of changes; the namespace can still be
+    restored.
 
     Run the command from cron from time to time; writers may be active. It can be interrupted. If several
     runs are active, one continues.

@@ -1,9 +1,10 @@
-"""The commands ``uploads ls`` and ``uploads abort``, for incomplete multipart uploads."""
+"""The commands ``upload list`` and ``upload abort``, for incomplete multipart uploads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,16 +15,18 @@ from commitlog.cli.parameters import DURATION
 from commitlog.cli.urls import Location
 from commitlog.clock import SystemClock
 from commitlog.errors import CommitError
-from commitlog.stores.api import ObjectStore, StagedInfo
 
-__all__ = ["uploads"]
+if TYPE_CHECKING:
+    from commitlog.stores.api import ObjectStore, StagedInfo
+
+__all__ = ["upload"]
 
 #: The directory of the log of an output or a namespace, relative to its own directory.
 _LOG = "_commitlog/"
 
 
 @click.group()
-def uploads() -> None:
+def upload() -> None:
     """List or abort incomplete multipart uploads.
 
     A process that is killed leaves its uploads. They cost storage, and listings of objects do not show
@@ -31,12 +34,12 @@ def uploads() -> None:
     """
 
 
-@uploads.command(short_help="List uploads, with their age.")
+@upload.command("list", short_help="List uploads, with their age.")
 @click.argument("url")
 @click.option("--older-than", type=DURATION, default="0s", help="Only uploads of at least this age.")
 @json_option
 @object_options
-def ls(connection: Connection, url: str, older_than: float, json: bool) -> None:
+def list_(connection: Connection, url: str, older_than: float, json: bool) -> None:
     """List the uploads to objects whose URL begins with URL: start, age and object.
 
     An upload below an output or a namespace is marked: "output recover", "output gc" or "namespace gc"
@@ -44,7 +47,7 @@ def ls(connection: Connection, url: str, older_than: float, json: bool) -> None:
 
     \b
     Example:
-      commitlog uploads ls s3://bucket/
+      commitlog upload list s3://bucket/
     """
     location = connection.locate(url, prefix=True)
     store = connection.open_store(str(location.store))
@@ -65,7 +68,7 @@ def ls(connection: Connection, url: str, older_than: float, json: bool) -> None:
             )
 
 
-@uploads.command(short_help="Abort old uploads that belong to no log.")
+@upload.command(short_help="Abort old uploads that belong to no log.")
 @click.argument("url")
 @click.option(
     "--older-than",
@@ -88,7 +91,7 @@ def abort(connection: Connection, url: str, older_than: float, dry_run: bool, js
 
     \b
     Example:
-      commitlog uploads abort s3://bucket/ --older-than 7d --dry-run
+      commitlog upload abort s3://bucket/ --older-than 7d --dry-run
     """
     location = connection.locate(url, prefix=True)
     store = connection.open_store(str(location.store))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,9 @@ from commitlog.cli.outputs.recover import WORKERS
 from commitlog.cli.parameters import SIZE
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Job, Output, StagedFile
-from commitlog.outputs.compaction import Group
+
+if TYPE_CHECKING:
+    from commitlog.outputs.compaction import Group
 
 __all__ = ["compact"]
 

@@ -23,7 +23,7 @@ __all__ = ["log"]
 @json_option
 @object_options
 def log(connection: Connection, url: str, after: int, files: bool, operations: bool, json: bool) -> None:
-    """Show the log of the output URL: commits, and attempts that were ruled out.
+    """Show the log of the output URL: commits, and attempts that were aborted.
 
     Pass a version to --after to show only later commits. Files of the last commits may not be visible to
     plain listings yet; "recover" completes them.
@@ -99,8 +99,8 @@ def _to_row(record: Record) -> tuple[str, ...]:
     elif isinstance(record, ExpiryRecord):
         what = ("-", f"(versions before {record.before} expired)", "-", "-", "-")
     else:
-        ruled_out = ", ".join(job or attempt for attempt, job in record.attempts.items())
-        what = ("-", f"(ruled out: {ruled_out})", "-", "-", "-")
+        aborted = ", ".join(job or attempt for attempt, job in record.attempts.items())
+        what = ("-", f"(aborted: {aborted})", "-", "-", "-")
     return (f"{record.version}", moment(record.time), *what)
 
 

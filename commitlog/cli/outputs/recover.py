@@ -39,13 +39,13 @@ def recover(connection: Connection, url: str, older_than: float, dry_run: bool, 
     """Finish or abort the jobs that dead drivers left in the output URL.
 
     Committed jobs are published, whatever their age. Attempts that are not committed, and that neither
-    started a file nor prepared their commit within --older-than, are ruled out and their uploads
+    started a file nor prepared their commit within --older-than, are aborted and their uploads
     removed. If the driver of such an attempt is alive, it gets JobAborted when it tries to commit;
     nothing else happens.
 
     A committed job has lost files if something else, such as a lifecycle rule, removed its uploads. The
-    job and these files are shown, and the exit status is 1 until the job was run again under another id
-    and has replaced the files of that version.
+    job and these files are shown, and the exit status is 1 until the job has been run again under
+    another id and has replaced the files of that version.
 
     Run it at any time, as often as you like; writers and other recoveries may be active.
 
@@ -93,7 +93,7 @@ def to_lines(report: RecoveryReport, older_than: float) -> list[str]:
     return [
         *(f"version {version}: completed, all files are visible" for version in report.completed),
         *(
-            f"attempt {attempt} of job {printable(job or '(unknown)')}: ruled out"
+            f"attempt {attempt} of job {printable(job or '(unknown)')}: aborted"
             for attempt, job in report.aborted.items()
         ),
         *([f"uploads removed: {report.uploads}"] if report.uploads else []),
@@ -108,7 +108,7 @@ def to_lines(report: RecoveryReport, older_than: float) -> list[str]:
 def _lost_lines(lost: LostFiles) -> Iterator[str]:
     yield (
         f"version {lost.version}: {len(lost.files)} files are lost; run job {printable(lost.job_id)}"
-        " again with another id, and let it replace the files of this version"
+        " again under another id, and replace the files of this version"
     )
     for path in lost.files:
         yield f"version {lost.version}: lost {printable(path)}"

@@ -31,7 +31,7 @@ from support.servers import Ministack
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """A table of namespaces, and a directory for content, both empty."""
+    """A metadata table, and a directory for content, both empty."""
     return Desk(names=f"sqlite://{tmp_path}/names.db", store=f"{tmp_path}/content", env={})
 
 
@@ -48,7 +48,7 @@ def lake(desk: Desk) -> Desk:
 def test_create_list_and_info(desk: Desk) -> None:
     """A namespace is created once and listed by name; info shows its locations."""
     [made] = desk.lines("namespace", "create", "lake", "--store", desk.store)
-    assert made == desk.lines("namespace", "info", "lake")[0]
+    assert made == desk.lines("namespace", "describe", "lake")[0]
     keys = {"name", "metadata", "store", "log", "created", "format", "min_reader", "min_writer", "root"}
     assert set(made) == keys
     assert (made["name"], made["metadata"], made["store"]) == (
@@ -62,7 +62,7 @@ def test_create_list_and_info(desk: Desk) -> None:
     assert "no log" in desk.ok("namespace", "create", "land", "--no-log", "--store", desk.store)
     assert desk.ok("namespace", "list").split() == ["lake", "land"]
     assert desk.lines("namespace", "list") == [{"name": "lake"}, {"name": "land"}]
-    assert made["log"] in desk.ok("namespace", "info", "lake")
+    assert made["log"] in desk.ok("namespace", "describe", "lake")
 
 
 def test_create_requires_a_store(desk: Desk) -> None:
@@ -97,7 +97,7 @@ def test_tables_of_namespaces_are_created(desk: Desk) -> None:
     """For tables that are not created automatically."""
     assert "created" in desk.ok("table", "create", desk.names, "--for", "namespaces")
     assert "exists already" in desk.ok("table", "create", desk.names, "--for", "namespaces")
-    assert "place" in desk.ok("table", "info", desk.names)
+    assert "place" in desk.ok("table", "describe", desk.names)
     assert desk.ok("namespace", "list") == ""
 
 
@@ -655,7 +655,7 @@ def test_on_s3_and_dynamodb(remote: Desk, tmp_path: Path, monkeypatch: pytest.Mo
     assert "table create" in remote.refused(1, "namespace", "create", "lake", "--store", remote.store)
     remote.ok("table", "create", remote.names, "--for", "namespaces")
     remote.ok("namespace", "create", "lake", "--store", remote.store, "--commit", "native")
-    [info] = remote.lines("namespace", "info", "lake")
+    [info] = remote.lines("namespace", "describe", "lake")
     assert info["store"].startswith(f"{remote.store}?endpoint_url=")
     assert remote.ok("namespace", "list") == "lake\n"
     monkeypatch.chdir(tmp_path)

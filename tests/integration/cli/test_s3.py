@@ -128,7 +128,7 @@ def test_a_missing_bucket_and_a_missing_table_are_named(shell: Shell) -> None:
     """The status is 1, without a traceback."""
     bucket = shell.run("stat", "s3://no-such-bucket-here/a")
     assert bucket.exit_code == 1
-    table = shell.run("table", "info", "dynamodb://no-such-table")
+    table = shell.run("table", "describe", "dynamodb://no-such-table")
     assert table.exit_code == 1
     assert "commitlog table create" in table.stderr
     assert "Traceback" not in bucket.output + table.output

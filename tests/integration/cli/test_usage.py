@@ -306,7 +306,7 @@ def test_dry_runs_on_files_change_nothing(desk: Desk, here: Path) -> None:
 #: Commands that print no records: groups, bytes, and one whose status is the answer.
 _WITHOUT_JSON = {
     *("commitlog", "commitlog table", "commitlog fs", "commitlog ingest", "commitlog namespace"),
-    *("commitlog uploads", "commitlog output", "commitlog lease", "commitlog spark"),
+    *("commitlog upload", "commitlog output", "commitlog lease", "commitlog spark"),
     *("commitlog cat", "commitlog fs cat", "commitlog fs head", "commitlog fs tail"),
     *("commitlog fs getmerge", "commitlog fs test"),
 }

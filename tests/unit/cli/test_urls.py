@@ -36,7 +36,7 @@ def test_a_printed_url_names_the_same_object(path: str) -> None:
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/", "s3://bucket/dir/", "memory://name"])
 def test_an_object_requires_a_key(url: str) -> None:
     """A bucket or a directory is refused."""
-    with pytest.raises(InvalidPath, match="names no object"):
+    with pytest.raises(InvalidPath, match="does not name an object"):
         split(url)
 
 
