@@ -14,22 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain, islice
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from attrs import frozen
 
 from commitlog._util.concurrency import Executor, work, work_in_groups
 from commitlog.errors import CommitError, NotADirectory, NotFound
-from commitlog.namespace import (
-    LINK_BATCH_SIZE,
-    Data,
-    FileWriter,
-    Namespace,
-    OpenFile,
-    Status,
-)
 from commitlog.paths import join
 from commitlog.stores.body import COPY_LIMIT, PART_SIZE
+
+if TYPE_CHECKING:
+    from commitlog.namespace import Data, FileWriter, Namespace, OpenFile, Status
 
 __all__ = [
     "BLOCK_SIZE",
@@ -172,6 +167,8 @@ class Transfer:
                 outcome of each item, which may be an exception. It runs in one thread at a time.
             drop: takes the results that `join` did not get because of an error or interrupt.
         """
+        from commitlog.namespace import LINK_BATCH_SIZE
+
         with (
             ThreadPoolExecutor(self._concurrency, "commitlog-files") as executor,
             ThreadPoolExecutor(1, "commitlog-link") as joiner,

@@ -1,7 +1,8 @@
 """The options with which commands connect to a store and a table.
 
 The environment can set each of them instead (``COMMITLOG_…``). Options in the query of a URL take
-precedence over both, so that one command can connect to two services.
+precedence over both, so that one command can connect to two services. Stores and namespaces are imported
+when one is opened: the help of a command does not need them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 from attrs import field, fields, frozen
@@ -17,17 +18,15 @@ from attrs import field, fields, frozen
 from commitlog.cli.connection_options import METADATA, NAMESPACE, OBJECT, SERVICE, STORE, Decorator
 from commitlog.cli.parameters import DURATION
 from commitlog.cli.urls import Location, refuse_secrets, split, split_directory
-from commitlog.commit import ConditionalStore, ProbeReport
-from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, CorruptRecord
-from commitlog.namespace import Namespace, Restorer
-from commitlog.namespaces import create_namespace, list_namespaces, open_namespace, restore_namespace
-from commitlog.stores.api import ObjectStore
-from commitlog.stores.open import open_store
-from commitlog.tables.api import Table, TableSchema
-from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_store_url, parse_table_url
+
+if TYPE_CHECKING:
+    from commitlog.commit import ConditionalStore, ProbeReport
+    from commitlog.namespace import Namespace, Restorer
+    from commitlog.stores.api import ObjectStore
+    from commitlog.tables.api import Table, TableSchema
 
 __all__ = [
     "Connection",
@@ -40,7 +39,7 @@ __all__ = [
 ]
 
 R = TypeVar("R")
-C = TypeVar("C", ConditionalStore, Namespace, ObjectStore, Table)
+C = TypeVar("C", bound="_Closeable")
 
 _OF_SERVICE = ("endpoint_url", "region", "profile")
 
@@ -59,7 +58,7 @@ class Connection:
         commit: the strategy, as in `commitlog.connect`.
         probe_report: a file with the report of a probe of the store, as printed by ``probe --json``.
         root: the root of a local store to which nothing has been written yet.
-        metadata: the URL of the table of namespaces.
+        metadata: the URL of the metadata table.
         store: the URL of a namespace's content, if it is not the one of its creation.
         grace: the number of seconds for which a namespace keeps content that it no longer needs.
     """
@@ -87,14 +86,20 @@ class Connection:
 
     def leases(self, url: str) -> Table:
         """Open a table of leases. This sends no request."""
+        from commitlog.commit.record import LEASE_SCHEMA
+
         return self.open_table(url, LEASE_SCHEMA)
 
     def open_table(self, url: str, schema: TableSchema) -> Table:
         """Open a table whose items have the keys `schema`. This sends no request."""
+        from commitlog.tables.open import open_table
+
         return _close_at_end(open_table(self._complete(parse_table_url(url)), schema))
 
     def open_store(self, url: str) -> ObjectStore:
         """Open a store for reading. This sends no request."""
+        from commitlog.stores.open import open_store
+
         return _close_at_end(open_store(self._complete(parse_store_url(url))))
 
     def open(self, store: Url) -> ConditionalStore:
@@ -123,6 +128,8 @@ class Connection:
 
     def create_namespace(self, name: str, *, log: bool) -> Namespace:
         """Create a namespace, or open the existing one if its content is in the same place."""
+        from commitlog.namespaces import create_namespace
+
         store = self._store()
         if store is None:
             raise click.UsageError("give the URL for its content: --store s3://bucket/prefix")
@@ -139,6 +146,8 @@ class Connection:
 
     def restorer(self, name: str) -> Restorer:
         """Return the restorer of a namespace from the log in its store."""
+        from commitlog.namespaces import restore_namespace
+
         store = self._store()
         if store is None:
             raise click.UsageError("give the URL of its content and log: --store s3://bucket/prefix")
@@ -155,9 +164,13 @@ class Connection:
 
     def namespaces(self) -> Iterator[str]:
         """Yield the names of all namespaces in the table."""
+        from commitlog.namespaces import list_namespaces
+
         return list_namespaces(self._metadata())
 
     def _open_namespace(self, name: str) -> Namespace:
+        from commitlog.namespaces import open_namespace
+
         def open_at(store: Url | None) -> Namespace:
             return open_namespace(
                 name,
@@ -206,6 +219,8 @@ class Connection:
         )
 
     def _probe_report(self) -> ProbeReport | None:
+        from commitlog.commit import ProbeReport
+
         if self.probe_report is None:
             return None
         try:
@@ -222,6 +237,10 @@ class Connection:
     def _with_options(self, url: Url) -> Url:
         names = {"s3": ("addressing_style", *_OF_SERVICE), "dynamodb": _OF_SERVICE}.get(url.scheme, ())
         return url.with_options({name: getattr(self, name) for name in names if name not in url.options})
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
 
 
 def _close_at_end(opened: C) -> C:
@@ -248,7 +267,7 @@ def table_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def metadata_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Add the options for a table of namespaces to `command`, as in `object_options`."""
+    """Add the options for a metadata table to `command`, as in `object_options`."""
     return _with_connection(command, METADATA)
 
 

@@ -128,8 +128,10 @@ def test_heavy_packages_are_confined() -> None:
     [
         ("import commitlog", {"attr", "click", "concurrent", "logging"}),
         ("from commitlog.cli import main; main(['--help'], standalone_mode=False)", set()),
+        ("from commitlog.cli import main; main(['put', '--help'], standalone_mode=False)", set()),
+        ("from commitlog.cli import main; main(['fs', 'ls', '--help'], standalone_mode=False)", set()),
     ],
-    ids=["import commitlog", "commitlog --help"],
+    ids=["import commitlog", "commitlog --help", "commitlog put --help", "commitlog fs ls --help"],
 )
 def test_starting_imports_nothing_heavy(code: str, barred: set[str]) -> None:
     """Start-up loads neither Spark nor Arrow, no client of a service, and no protocol."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,8 +25,10 @@ from commitlog.errors import (
     NotADirectory,
     NotFound,
 )
-from commitlog.namespace import Status
 from commitlog.transfer import Advance, NamespacePath
+
+if TYPE_CHECKING:
+    from commitlog.namespace import Status
 
 __all__ = ["mkdir", "mv", "rm", "rmdir", "touch"]
 

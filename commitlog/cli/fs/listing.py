@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
 from attrs import frozen
@@ -34,7 +35,9 @@ from commitlog.cli.output import (
     size_of,
 )
 from commitlog.errors import NotFound
-from commitlog.namespace import Namespace, Status, Summary
+
+if TYPE_CHECKING:
+    from commitlog.namespace import Namespace, Status, Summary
 
 __all__ = ["count", "du", "find", "ls", "test", "tree"]
 
@@ -368,6 +371,8 @@ def count(connection: Connection, urls: tuple[str, ...], header: bool, human: bo
 
 def _summed(namespace: Namespace, top: Status) -> Summary:
     """Return the totals at and below `top`. Show the progress on a terminal."""
+    from commitlog.namespace import Summary
+
     files = size = 0
     directories = int(top.is_directory)
     for status in _shown(namespace.walk(top.path) if top.is_directory else iter([top])):

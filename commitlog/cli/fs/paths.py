@@ -11,7 +11,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from attrs import frozen
@@ -19,9 +19,10 @@ from attrs import frozen
 from commitlog.cli.connection import Connection
 from commitlog.cli.fs import LITERAL
 from commitlog.errors import AlreadyExists, ConfigurationError, NotADirectory, NotFound
-from commitlog.namespace import Namespace, Status
-from commitlog.namespaces import parse_url
 from commitlog.transfer import NamespacePath
+
+if TYPE_CHECKING:
+    from commitlog.namespace import Namespace, Status
 
 __all__ = [
     "LITERAL",
@@ -130,6 +131,8 @@ def matches(connection: Connection, url: str) -> Iterator[Match]:
 
 
 def _parsed(url: str) -> tuple[str, str]:
+    from commitlog.namespaces import parse_url
+
     if not url.startswith("commitlog://"):
         raise ConfigurationError(
             "it is not a URL of a namespace, commitlog://NAME/PATH; to transfer local files, use"
@@ -137,7 +140,7 @@ def _parsed(url: str) -> tuple[str, str]:
         )
     if url == "commitlog://":
         raise ConfigurationError(
-            "it names no namespace; 'commitlog namespace list' lists the namespaces"
+            "it does not name a namespace; 'commitlog namespace list' lists the namespaces"
         )
     return parse_url(url)
 

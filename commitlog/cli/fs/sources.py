@@ -7,14 +7,17 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from commitlog.cli.exit_status import FailureCollector
 from commitlog.cli.fs.paths import Match
 from commitlog.cli.progress import effort_of
-from commitlog.namespace import Namespace
 from commitlog.transfer import NamespacePath, read_blocks
+
+if TYPE_CHECKING:
+    from commitlog.namespace import Namespace
 
 __all__ = ["Source", "SourceItem", "local_source", "namespace_source", "read_file", "standard_input"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,9 @@ from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import FailureCollector
 from commitlog.cli.fs.paths import Match, matches, url_of, urls_argument
 from commitlog.cli.output import json_option, moment, print_columns, print_json, printable
-from commitlog.namespace import Namespace, Status
+
+if TYPE_CHECKING:
+    from commitlog.namespace import Namespace, Status
 
 __all__ = ["stat", "status_record"]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
@@ -17,9 +18,11 @@ from commitlog.cli.fs.status import status_record
 from commitlog.cli.output import note, print_json, printable
 from commitlog.cli.progress import Job, Progress, run_jobs
 from commitlog.errors import AlreadyExists, CommitError, InvalidPath, OutcomeUnknown
-from commitlog.namespace import Data, DirectoryCommitter, Status
 from commitlog.paths import join
 from commitlog.transfer import Advance, ContentWriter, NamespacePath, StoredFile, link_files
+
+if TYPE_CHECKING:
+    from commitlog.namespace import Data, Status
 
 __all__ = ["FileUpload", "advised", "upload_whole"]
 
@@ -221,6 +224,8 @@ def upload_whole(
     `DirectoryCommitter`, and `Interrupted`. After an error the uploaded files are removed, except after
     `OutcomeUnknown`.
     """
+    from commitlog.namespace import DirectoryCommitter
+
     if not replace and target.status() is not None:
         raise AlreadyExists(f"{target.url} already exists; --replace replaces it")
     nothing = f"nothing of {source.name} is at {target.url}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +14,10 @@ from commitlog.cli.fs.paths import matches, path_of, url_of
 from commitlog.cli.output import counted, json_option, note, print_json, printable, readable
 from commitlog.cli.urls import refuse_secrets
 from commitlog.errors import ConfigurationError
-from commitlog.namespace import Difference, ImportReport, Namespace
 from commitlog.urls import parse_store_url
+
+if TYPE_CHECKING:
+    from commitlog.namespace import Difference, ImportReport, Namespace
 
 __all__ = ["diff", "import_", "prefix_in"]
 
@@ -39,6 +42,8 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
     Example:
       commitlog namespace import s3://bucket/lake/old commitlog://lake/old
     """
+    from commitlog.namespace import ImportReport
+
     at = path_of(connection, url)
     prefix = prefix_in(at.namespace, source)
     so_far = ImportReport(last=start_after)

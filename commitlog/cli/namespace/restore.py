@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
@@ -9,8 +11,11 @@ from commitlog.cli.exit_status import Exit, print_error
 from commitlog.cli.namespace.maintenance import abandoned_option
 from commitlog.cli.output import counted, json_option, moment, note, print_json, printable
 from commitlog.errors import ConfigurationError
-from commitlog.namespace import RestoreReport
-from commitlog.oplog import Decision, Operation
+from commitlog.oplog import Decision
+
+if TYPE_CHECKING:
+    from commitlog.namespace import RestoreReport
+    from commitlog.oplog import Operation
 
 __all__ = ["restore", "rewrite_log"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from attrs import evolve, frozen
@@ -13,10 +13,12 @@ from commitlog.cli.connection import Connection
 from commitlog.cli.exit_status import FailureCollector
 from commitlog.cli.progress import Job, Progress, run_jobs
 from commitlog.cli.urls import Location
-from commitlog.commit import ConditionalStore
 from commitlog.errors import AlreadyExists, ConfigurationError, NotFound, PreconditionFailed
 from commitlog.stores.api import ObjectInfo, same_etag
 from commitlog.transfer import Advance
+
+if TYPE_CHECKING:
+    from commitlog.commit import ConditionalStore
 
 __all__ = [
     "ObjectBelow",

@@ -6,7 +6,7 @@ Within one store the store itself copies. Between two, the bytes stream through 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from attrs import evolve, frozen
@@ -25,9 +25,11 @@ from commitlog.cli.objects.write import check_conditions, write
 from commitlog.cli.output import dry_run_option, json_option, print_plan, print_result
 from commitlog.cli.progress import Progress, threads_option
 from commitlog.cli.urls import Location
-from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError, ConfigurationError, NotFound, OutcomeUnknown
-from commitlog.stores.api import PutResult
+
+if TYPE_CHECKING:
+    from commitlog.commit import ConditionalStore
+    from commitlog.stores.api import PutResult
 
 __all__ = ["cp", "mv"]
 

@@ -6,7 +6,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -22,8 +22,10 @@ from commitlog.cli.output import (
     print_json,
     size_of,
 )
-from commitlog.commit import ConditionalStore
-from commitlog.stores.api import ObjectInfo
+
+if TYPE_CHECKING:
+    from commitlog.commit import ConditionalStore
+    from commitlog.stores.api import ObjectInfo
 
 __all__ = ["cat", "get", "ls", "stat"]
 

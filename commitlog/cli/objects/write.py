@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -29,8 +29,10 @@ from commitlog.cli.output import (
 )
 from commitlog.cli.progress import Progress, threads_option
 from commitlog.cli.urls import Location
-from commitlog.commit import ConditionalStore
-from commitlog.stores.api import PutResult
+
+if TYPE_CHECKING:
+    from commitlog.commit import ConditionalStore
+    from commitlog.stores.api import PutResult
 
 __all__ = ["check_conditions", "put", "rm", "write"]
 
