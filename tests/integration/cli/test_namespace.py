@@ -74,7 +74,7 @@ def test_create_requires_a_store(desk: Desk) -> None:
 
 def test_a_missing_namespace_is_a_failure(desk: Desk, lake: Desk) -> None:
     """It differs from a table that is not given."""
-    for words in (["info"], ["gc"], ["recover"]):
+    for words in (["describe"], ["gc"], ["recover"]):
         assert "no namespace 'land'" in desk.refused(1, "namespace", *words, "land")
     elsewhere = Desk(names="", store="", env={})
     assert "COMMITLOG_METADATA" in elsewhere.refused(2, "namespace", "list")
@@ -260,7 +260,7 @@ def test_a_restore_can_be_undone(desk: Desk) -> None:
     drill = ["--metadata", f"{desk.names}-drill"]
     desk.ok("namespace", "restore", "lake", "--read-only", *where, *drill)
     assert desk.lines("fs", "ls", "-R", URL, *drill) == desk.lines("fs", "ls", "-R", URL)
-    assert "read alone" in desk.refused(2, "fs", "mkdir", f"{URL}/tried", *drill)
+    assert "as read-only" in desk.refused(2, "fs", "mkdir", f"{URL}/tried", *drill)
     desk.ok("fs", "mkdir", f"{URL}/tried")
     other = ["--metadata", f"{desk.names}-other"]
     desk.ok("namespace", "restore", "lake", *where, *other)
@@ -627,7 +627,7 @@ def test_bind_takes_a_prefix_of_the_own_store(lake: Desk) -> None:
     for source, target in ((lake.store, f"{URL}/raw"), (f"{lake.store}/raw", URL)):
         lake.refused(2, "namespace", "bind", source, target)
     where = [f"{lake.store}/raw", f"{URL}/raw"]
-    assert "no duration" in lake.refused(2, "namespace", "bind", *where, "--max-age", "soon")
+    assert "is not a duration" in lake.refused(2, "namespace", "bind", *where, "--max-age", "soon")
 
 
 # -- on services -------------------------------------------------------------------------------------

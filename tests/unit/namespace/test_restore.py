@@ -540,7 +540,7 @@ def test_a_read_only_copy_changes_nothing_else(at: World) -> None:
         lambda: copy.maintenance.rewrite_log(take_over=True),
     ]
     for call in calls:
-        with pytest.raises(ConfigurationError, match="read alone"):
+        with pytest.raises(ConfigurationError, match="as read-only"):
             call()
     at.lake.write("over", b"4")
     at.restorer(table).restore(replace=True, read_only=True)
