@@ -21,7 +21,7 @@ __all__ = ["probe"]
 @click.option(
     "--only",
     "kinds",
-    type=click.Choice([kind.value for kind in Kind]),
+    type=click.Choice([kind.label for kind in Kind]),
     multiple=True,
     help="Measure only this kind. Repeatable.",
 )
@@ -41,8 +41,9 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     Run the command while no client is active. Without a saved report, the first client measures and
     saves one.
 
-    With --json, the report is printed as one object. Save it to a file for commands without a table, and
-    pass it to them as --probe-report FILE. Otherwise these commands measure the store again.
+    With --json, the report is printed as one object, in which "request-expiry" is named "fence". Save it
+    to a file for commands without a table, and pass it to them as --probe-report FILE. Otherwise these
+    commands measure the store again.
 
     The command writes and removes objects below URL, whose names begin with .commitlog-probe-. A race
     without a failure does not prove it, but the race is long enough for all stores that are known to
@@ -54,7 +55,7 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     """
     opened = connection.open(connection.locate_directory(url).store)
     with ThreadPoolExecutor(RACERS) as executor:
-        wanted = [Kind(kind) for kind in kinds] or list(Kind)
+        wanted = [kind for kind in Kind if kind.label in kinds] or list(Kind)
         report = measure(opened.object_store, kinds=wanted, executor=executor)
     if connection.table is not None:
         opened.save_probe_report(report)
@@ -68,9 +69,9 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
 def _print_table(report: ProbeReport) -> None:
     kinds = list(dict.fromkeys(row.kind for row in report.rows))
     tries = [
-        (row.kind.value, row.check, "yes" if row.ok else "NO", row.expected, row.got)
+        (row.kind.label, row.check, "yes" if row.ok else "NO", row.expected, row.got)
         for row in report.rows
     ]
     print_columns([("KIND", "CHECK", "OK", "EXPECTED", "GOT"), *tries])
     click.echo()
-    print_columns([(kind.value, "proven" if report.proves(kind) else "not proven") for kind in kinds])
+    print_columns([(kind.label, "proven" if report.proves(kind) else "not proven") for kind in kinds])

@@ -157,12 +157,12 @@ class ConditionalStore:
                 backoff=backoff,
                 new_id=new_id,
                 check=check,
-                fenced=lambda: self._evidence.proves(Kind.FENCE),
+                enforces_expiry=lambda: self._probe_cache.proves(Kind.REQUEST_EXPIRY),
                 finish=finish,
             )
         self._lease = lease
         self._settings = settings
-        self._evidence = ProbeCache(
+        self._probe_cache = ProbeCache(
             store, probe_report, findings=findings, open_executor=open_executor, lock=lock, new_id=new_id
         )
         self._strategy = _Strategy(
@@ -171,7 +171,7 @@ class ConditionalStore:
             if mode == "lease"
             else NativeCommitter(store, clock=clock, backoff=backoff, spelled=self._spelled),
             lease=lease,
-            evidence=self._evidence,
+            probe_cache=self._probe_cache,
         )
 
     @property
@@ -182,7 +182,7 @@ class ConditionalStore:
     @property
     def probe_report(self) -> ProbeReport:
         """The known results about the conditions that the store enforces; keep and reuse it."""
-        return self._evidence.report
+        return self._probe_cache.report
 
     def probe(self) -> None:
         """Probe now what the first `put_if_absent` and `put_if_match` would probe.
@@ -199,9 +199,9 @@ class ConditionalStore:
         Do this while no writer on ``auto`` is active: active ones continue with the earlier results.
         Raises `ConfigurationError` if there is no table, or if the report is of another bucket.
         """
-        if self._evidence.findings is None:
+        if self._probe_cache.findings is None:
             raise ConfigurationError("there is no table for the probe report")
-        self._evidence.findings.replace(probe_report)
+        self._probe_cache.findings.replace(probe_report)
 
     # -- conditional -------------------------------------------------------------------------------
 
@@ -459,7 +459,7 @@ class ConditionalStore:
         condition = mutation.condition
         if isinstance(condition, IfMatch):
             kind = Kind.of(mutation.operation, condition)
-            if kind is not None and self._evidence.needs_bare(kind):
+            if kind is not None and self._probe_cache.needs_bare(kind):
                 return IfMatch(bare(condition.etag))
         return condition
 
@@ -551,7 +551,7 @@ class _Strategy:
         store: the store of the objects.
         native: leaves the condition to the store; None: not allowed.
         lease: works under leases; None: there is no table.
-        evidence: the known probe results of the store.
+        probe_cache: the known probe results of the store.
 
     A condition that the store enforces does not exclude a plain write under a lease, nor the lease the
     condition. So calls that can compete for one version of an object use the same way: with a table, a
@@ -566,12 +566,12 @@ class _Strategy:
         *,
         native: Committer | None,
         lease: Committer | None,
-        evidence: ProbeCache,
+        probe_cache: ProbeCache,
     ) -> None:
         self._store = store
         self._native = native
         self._lease = lease
-        self._evidence = evidence
+        self._probe_cache = probe_cache
 
     def choose(self, operation: Operation, condition: Condition) -> Committer:
         """Return the committer of `operation` under `condition`. Raises `NotSupported`."""
@@ -592,7 +592,7 @@ class _Strategy:
         if not self._store.capabilities.carries(operation, condition):
             return False
         kind = Kind.of(operation, condition)
-        return kind is not None and self._evidence.proves(kind)
+        return kind is not None and self._probe_cache.proves(kind)
 
 
 def _written(result: PutResult | None) -> PutResult:

@@ -44,7 +44,7 @@ from commitlog.tables.api import Key, Table
 __all__ = ["LeaseCommitter"]
 
 #: Seconds of a lease that a request needs before it is begun, in addition to the reserve for its body:
-#: one that a store may round away (see `_Look.fence`), and one for the head of the request.
+#: one that a store may round away (see `RequestExpiry`), and one for the head of the request.
 _LEAST = 2.0
 
 _OVERTAKEN = (
@@ -102,8 +102,8 @@ class LeaseCommitter:
         backoff: the retry policy for a step that did nothing.
         new_id: makes an id that no other call ever gets.
         check: makes sure that the table fits; called before each use, so it must remember that it did.
-        fenced: returns whether the store enforces the expiry of requests. Called only after a lost
-            response, so it may measure it then.
+        enforces_expiry: returns whether the store enforces the expiry of requests. Called only after a
+            lost response, so it may measure it then.
         finish: takes the in-flight call of a release, which must be called once, in the same thread; its
             result is not used. By default it is called at once.
 
@@ -129,7 +129,7 @@ class LeaseCommitter:
         backoff: Backoff,
         new_id: Callable[[], str],
         check: Callable[[], None],
-        fenced: Callable[[], bool] = lambda: True,
+        enforces_expiry: Callable[[], bool] = lambda: True,
         finish: Callable[[InFlight[None]], None] = lambda pending: pending(),
     ) -> None:
         self._store = store
@@ -139,7 +139,7 @@ class LeaseCommitter:
         self._backoff = backoff
         self._new_id = new_id
         self._check = check
-        self._fenced = fenced
+        self._enforces_expiry = enforces_expiry
         self._finish = finish
 
     def run(self, mutation: Mutation) -> PutResult | None:
@@ -374,10 +374,10 @@ class LeaseCommitter:
                     over = store_time > expiry.expires_at + body
                 if over:
                     try:
-                        fenced = self._fenced()
+                        enforced = self._enforces_expiry()
                     except CommitError as error:
                         raise mutation.unknown(f"apparently {late} ({error})") from lost
-                    if not fenced:
+                    if not enforced:
                         raise mutation.unknown(late) from lost
                     continue
             if self._clock.monotonic() > (ends if expiry is None else patience):

@@ -107,7 +107,7 @@ class _Probe:
         for _ in range(_TRIES):
             lost = None
             try:
-                rows = list(self._expiry() if kind is Kind.FENCE else self._condition(kind))
+                rows = list(self._expiry() if kind is Kind.REQUEST_EXPIRY else self._condition(kind))
             except OutcomeUnknown as error:
                 lost = error
                 continue
@@ -242,7 +242,7 @@ class _Probe:
         now = self._store.begin_head(path)().store_time
         if not self._store.capabilities.request_expiry or now is None:
             yield ProbeResult(
-                kind=Kind.FENCE,
+                kind=Kind.REQUEST_EXPIRY,
                 check="accept",
                 expected="done",
                 got="the client cannot ask for it"
@@ -259,7 +259,7 @@ class _Probe:
         ):
             got, _ = self._try(path, partial(self._store.put, path, b"", expiry=expiry))
             yield ProbeResult(
-                kind=Kind.FENCE, check=check, expected=expected, got=got, ok=got == expected
+                kind=Kind.REQUEST_EXPIRY, check=check, expected=expected, got=got, ok=got == expected
             )
 
     # -- scratch objects -----------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class StoredReports:
         Whether an expired request is refused may depend on its route (a proxy may sign it again), and
         clients need not agree on it to exclude one another.
         """
-        return self._bucket.url if kind is Kind.FENCE else self._bucket.name()
+        return self._bucket.url if kind is Kind.REQUEST_EXPIRY else self._bucket.name()
 
     def _rows(self, item: Item, kind: Kind) -> tuple[ProbeResult, ...]:
         text = item.get("verdict")

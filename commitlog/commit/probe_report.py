@@ -32,7 +32,7 @@ class Kind(enum.Enum):
     PUBLISH_IF_ABSENT = "publish-if-absent"
     PUBLISH_IF_MATCH = "publish-if-match"
     DELETE_IF_MATCH = "delete-if-match"
-    FENCE = "fence"
+    REQUEST_EXPIRY = "fence"
 
     @classmethod
     def of(cls, operation: Operation, condition: Condition) -> Kind | None:
@@ -41,9 +41,18 @@ class Kind(enum.Enum):
         return _KINDS.get(f"{operation.value}-if-{suffix}")
 
     @property
+    def label(self) -> str:
+        """The name that is shown to users. The value is the name in stored reports.
+
+        >>> Kind.REQUEST_EXPIRY.label, Kind.REQUEST_EXPIRY.value
+        ('request-expiry', 'fence')
+        """
+        return self.name.lower().replace("_", "-")
+
+    @property
     def checks(self) -> frozenset[str]:
         """The checks that all have to come out right before the kind is relied on."""
-        if self is Kind.FENCE:
+        if self is Kind.REQUEST_EXPIRY:
             return frozenset({"accept", "refuse"})
         if self.value.endswith("absent"):
             return frozenset({"accept", "refuse", "race"})
@@ -94,7 +103,7 @@ class ProbeReport:
     >>> row = ProbeResult(
     ...     kind="fence", check="refuse", expected="RequestExpired", got="stored", ok=False)
     >>> report = ProbeReport(url="s3://bucket", rows=[row])
-    >>> ProbeReport.from_json(report.to_json()) == report, report.proves(Kind.FENCE)
+    >>> ProbeReport.from_json(report.to_json()) == report, report.proves(Kind.REQUEST_EXPIRY)
     (True, False)
     """
 

@@ -108,7 +108,7 @@ class Capabilities:
         conditions: for each operation, the kinds of condition that a request can carry.
         enforced: True if the implementation itself enforces them (memory, local directory); False
             if a server enforces them, which must be probed before it is trusted.
-        fences: True if a mutation can carry a `RequestExpiry`.
+        request_expiry: True if a mutation can carry a `RequestExpiry`.
     """
 
     conditions: Mapping[Operation, frozenset[type[IfAbsent] | type[IfMatch]]]

@@ -113,7 +113,7 @@ def _random_word() -> str:
 
 
 class MemoryStore(ObjectStore):
-    """A store in memory. Thread-safe; every condition and every fence is enforced.
+    """A store in memory. Thread-safe; every condition and every expiry is enforced.
 
     Args:
         url: ``memory://name`` or ``memory://name/prefix``. Stores of one name share their objects as

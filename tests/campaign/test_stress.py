@@ -120,7 +120,7 @@ def test_the_history_is_linearizable_on_a_server_like_ceph(
         store = stress.store.with_options({"endpoint_url": ceph.endpoint_url})
         report = run_stress(evolve(stress, store=store))
     check(report)
-    assert report.fenced
+    assert report.enforces_expiry
 
 
 @pytest.mark.campaign
@@ -276,11 +276,11 @@ def schedule(seconds: float) -> Schedule:
 # -- faults by kind of request ---------------------------------------------------------------------
 
 
-def strikes(fenced: bool, kinds: set[str], path: str) -> list[Hazard]:
+def strikes(enforces_expiry: bool, kinds: set[str], path: str) -> list[Hazard]:
     """Return the hazards of requests of these kinds to that path."""
     return [
         hazard
-        for hazard in hazards(timeout=TIMEOUT, fenced=fenced, rate=0.5)
+        for hazard in hazards(timeout=TIMEOUT, enforces_expiry=enforces_expiry, rate=0.5)
         if set(hazard.kinds) <= kinds and hazard.path in f"/bucket/{path}"
     ]
 
@@ -288,20 +288,20 @@ def strikes(fenced: bool, kinds: set[str], path: str) -> list[Hazard]:
 MUTATIONS = [{"PUT", "S3"}, {"COPY", "PUT", "S3"}, {"PUBLISH", "POST", "S3"}, {"DELETE", "S3"}]
 
 
-@pytest.mark.parametrize("fenced", [True, False])
+@pytest.mark.parametrize("enforces_expiry", [True, False])
 @pytest.mark.parametrize("kinds", MUTATIONS, ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("path", [KEPT, REMOVABLE, OWN])
-def test_unguarded_mutations_are_not_late(kinds: set[str], path: str, fenced: bool) -> None:
+def test_unguarded_mutations_are_not_late(kinds: set[str], path: str, enforces_expiry: bool) -> None:
     """A mutation without a condition or an enforced expiry is delayed only briefly."""
-    guards = set() if fenced else {"fenced"}
-    found = strikes(fenced, kinds | guards, path)
+    guards = set() if enforces_expiry else {"expiring"}
+    found = strikes(enforces_expiry, kinds | guards, path)
     assert found
     assert max(hazard.seconds[1] for hazard in found) < 0.5
     assert {hazard.seconds for hazard in found if hazard.action == "duplicate"} == {(0.0, 0.0)}
 
 
 @pytest.mark.parametrize("kinds", MUTATIONS, ids=lambda kinds: " ".join(sorted(kinds)))
-@pytest.mark.parametrize("guard", ["fenced", "if-match", "if-absent"])
+@pytest.mark.parametrize("guard", ["expiring", "if-match", "if-absent"])
 def test_guarded_mutations_are_late(kinds: set[str], guard: str) -> None:
     """They are delayed beyond a lease, and repeated after one."""
     late = [hazard for hazard in strikes(True, kinds | {guard}, KEPT) if hazard.seconds[1] > TIMEOUT]
@@ -312,12 +312,12 @@ def test_guarded_mutations_are_late(kinds: set[str], guard: str) -> None:
 @pytest.mark.parametrize("path", [KEPT, REMOVABLE, OWN])
 def test_no_second_copy_comes_between_release_and_expiry(kinds: set[str], path: str) -> None:
     """A request that is repeated under an expiry arrives at once, or after the expiry."""
-    doubles = [h for h in strikes(True, kinds | {"fenced"}, path) if h.action == "duplicate"]
+    doubles = [h for h in strikes(True, kinds | {"expiring"}, path) if h.action == "duplicate"]
     assert all(hazard.seconds == (0.0, 0.0) or hazard.seconds[0] > TIMEOUT for hazard in doubles)
 
 
 @pytest.mark.parametrize("kinds", MUTATIONS[:3], ids=lambda kinds: " ".join(sorted(kinds)))
-@pytest.mark.parametrize("guard", ["fenced", "if-absent"])
+@pytest.mark.parametrize("guard", ["expiring", "if-absent"])
 def test_creations_of_removable_objects_get_their_responses(kinds: set[str], guard: str) -> None:
     """Otherwise they would be retried, and could create an object again that was removed meanwhile."""
     actions = {hazard.action for hazard in strikes(True, kinds | {guard}, REMOVABLE)}
@@ -354,9 +354,9 @@ LEASES = {"mode": "lease", "table": "dynamodb://abc?endpoint_url=http://localhos
 
 def test_a_seed_determines_the_plan() -> None:
     """The plan is ordered by time, and has kills and stops for every worker."""
-    found = interruptions(run_of(seed=1), fenced=False)
-    assert interruptions(run_of(seed=1), fenced=False) == found
-    assert interruptions(run_of(seed=2), fenced=False) != found
+    found = interruptions(run_of(seed=1), enforces_expiry=False)
+    assert interruptions(run_of(seed=1), enforces_expiry=False) == found
+    assert interruptions(run_of(seed=2), enforces_expiry=False) != found
     assert [interruption.at for interruption in found] == sorted(
         interruption.at for interruption in found
     )
@@ -367,7 +367,7 @@ def test_a_seed_determines_the_plan() -> None:
 
 def test_a_stopped_worker_gets_no_signal_and_none_is_stopped_at_the_end() -> None:
     """Each stop has its planned duration, and all workers run during the last writes."""
-    found = interruptions(run_of(seed=1), fenced=True)
+    found = interruptions(run_of(seed=1), enforces_expiry=True)
     stopped: set[int] = set()
     for at, worker, number in signals(found):
         assert 0 <= at <= 100.0
@@ -378,7 +378,7 @@ def test_a_stopped_worker_gets_no_signal_and_none_is_stopped_at_the_end() -> Non
 
 
 @pytest.mark.parametrize(
-    ("settings", "fenced", "long"),
+    ("settings", "enforces_expiry", "long"),
     [
         ({"mode": "native"}, False, {0, 1, 2}),
         (LEASES, True, {0, 1, 2}),
@@ -386,10 +386,10 @@ def test_a_stopped_worker_gets_no_signal_and_none_is_stopped_at_the_end() -> Non
         ({**LEASES, "foreign": 1}, True, {0, 1}),
     ],
 )
-def test_unfenced_workers_are_stopped_only_briefly(
-    settings: dict[str, Any], fenced: bool, long: set[int]
+def test_workers_without_expiry_are_stopped_only_briefly(
+    settings: dict[str, Any], enforces_expiry: bool, long: set[int]
 ) -> None:
     """Only a worker whose late requests the store refuses may be stopped for longer than a lease."""
-    found = interruptions(run_of(seed=1, **settings), fenced=fenced)
+    found = interruptions(run_of(seed=1, **settings), enforces_expiry=enforces_expiry)
     assert {t.worker for t in found if t.stop is not None and t.stop > TIMEOUT} == long
     assert all(t.stop is None or t.stop <= 1.0 or t.worker in long for t in found)

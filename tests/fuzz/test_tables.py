@@ -58,7 +58,7 @@ LEASE: dict[str, Any] = {
 VERDICT = ProbeReport(
     url="s3://bucket",
     rows=[
-        ProbeResult(kind=Kind.FENCE, check="accept", expected="done", got="done", ok=True),
+        ProbeResult(kind=Kind.REQUEST_EXPIRY, check="accept", expected="done", got="done", ok=True),
         ProbeResult(kind=Kind.PUT_IF_ABSENT, check="race", expected="one winner", got="two", ok=False),
     ],
 )
@@ -257,7 +257,7 @@ CALLS: tuple[Callable[[SqliteTable], object], ...] = (
     lambda table: table.put({"path": "k1", "etag": "*", "new": 1}, condition=Absent("new")),
     lambda table: table.transact([Put({"path": "k9", "etag": "*"}, Absent())]),
     lambda table: table.delete(Key("k1", "*")),
-    lambda table: table.sweep(),
+    lambda table: table.remove_expired(),
 )
 
 

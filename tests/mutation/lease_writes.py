@@ -219,7 +219,7 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "LeaseCommitter._resolve_unknown",
-                "if not fenced:\n    raise mutation.unknown(late) from lost",
+                "if not enforced:\n    raise mutation.unknown(late) from lost",
                 "",
             )
         ),

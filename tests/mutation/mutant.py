@@ -77,5 +77,5 @@ class Mutant:
 
 
 @cache
-def _search(mutant: Mutant, fences: bool) -> Exploration:
-    return explore(mutant.setting(load(mutant.edit), fences), most_violations=None)
+def _search(mutant: Mutant, enforces_expiry: bool) -> Exploration:
+    return explore(mutant.setting(load(mutant.edit), enforces_expiry), most_violations=None)

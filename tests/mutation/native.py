@@ -257,7 +257,7 @@ NATIVE: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "StoredReports._url",
-                "return self._bucket.url if kind is Kind.FENCE else self._bucket.name()",
+                "return self._bucket.url if kind is Kind.REQUEST_EXPIRY else self._bucket.name()",
                 "return self._bucket.url",
             )
         ),

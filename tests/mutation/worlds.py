@@ -159,12 +159,12 @@ def racing(
     """
     simulation = _simulation(faults, most=most, delays=delays, forced=forced, patience=patience)
 
-    def setting(code: Code, fences: bool) -> World:
+    def setting(code: Code, enforces_expiry: bool) -> World:
         def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
             world = _World(
                 simulation(choices),
                 nodes={name: clocks.get(name, ClockSkew()) for name in programs},
-                fences=fences,
+                enforces_expiry=enforces_expiry,
                 settings=settings(code.get(LeaseSettings)),
                 connect=code.get(ConditionalStore),
                 own=own,

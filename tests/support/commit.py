@@ -340,7 +340,7 @@ class World:
             table=None if mode == "native" else self.table,
             mode=mode,
             settings=self.settings,
-            probe_report=probe_report or proven(Kind.FENCE),
+            probe_report=probe_report or proven(Kind.REQUEST_EXPIRY),
             clock=self.clock,
             backoff=Backoff(base=0.01, tries=5),
             new_id=lambda: f"word-{next(numbers)}",

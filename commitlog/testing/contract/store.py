@@ -37,7 +37,7 @@ def check_object_store(
     byte_order: bool = True,
     conditions: Conditions | None = None,
     races: Conditions | None = None,
-    fences: bool | None = None,
+    enforces_expiry: bool | None = None,
     nested: bool = True,
     fresh_etags: bool = True,
     forgets_uploads: bool = True,
@@ -57,7 +57,8 @@ def check_object_store(
         byte_order: listings are in the byte order of UTF-8. If False, in any order that stays the same.
         conditions: the conditions that the store enforces; by default, those of `store.capabilities`.
         races: those of `conditions` that hold for racing requests; by default, all of them.
-        fences: an expired request is refused; by default, if `store.capabilities` supports an expiry.
+        enforces_expiry: an expired request is refused; by default, if `store.capabilities` supports an
+            expiry.
         nested: ``a`` and ``a/b`` can both be objects.
         fresh_etags: writing the same bytes again changes the etag. S3's etags depend on content.
         forgets_uploads: publishing an upload again is `NotFound`. Some servers remember it for a while
@@ -74,7 +75,9 @@ def check_object_store(
         byte_order=byte_order,
         conditions=honoured,
         races=honoured if races is None else races,
-        fences=store.capabilities.request_expiry if fences is None else fences,
+        enforces_expiry=store.capabilities.request_expiry
+        if enforces_expiry is None
+        else enforces_expiry,
         nested=nested,
         fresh_etags=fresh_etags,
         forgets_uploads=forgets_uploads,

@@ -1,4 +1,4 @@
-"""Checks of the `ObjectStore` contract on conditions, races and fences."""
+"""Checks of the `ObjectStore` contract on conditions, races and the expiry of requests."""
 
 from __future__ import annotations
 
@@ -175,23 +175,23 @@ def _check_racing_reads(run: Run) -> None:
         assert len(outcome) in sizes and len(set(outcome)) == 1, "an object was seen in part"
 
 
-# -- fences ----------------------------------------------------------------------------------------
+# -- request expiry ------------------------------------------------------------------------------------
 
 
 def _mutations(run: Run, expiry: RequestExpiry) -> Sequence[Callable[[], object]]:
-    path = run.path("fenced")
+    path = run.path("expiring")
     return (
         *(partial(run.write, operation, path, b"new", expiry=expiry) for operation in _WRITES),
         partial(run.store.delete, path, expiry=expiry),
     )
 
 
-def _check_fences(run: Run) -> None:
-    path = run.path("fenced")
+def _check_request_expiry(run: Run) -> None:
+    path = run.path("expiring")
     if not run.store.capabilities.request_expiry:
         run.store.put(path, b"old")
         for mutation in _mutations(run, RequestExpiry(1, 1)):
-            assert_raises(NotSupported, "a fence, which the store does not take", mutation)
+            assert_raises(NotSupported, "an expiry, which the store does not support", mutation)
         run.assert_holds(path, b"old", "mutations that the store cannot do")
         return
     for mutation in _mutations(run, run.expiry(60)):
@@ -199,17 +199,17 @@ def _check_fences(run: Run) -> None:
         mutation()
         found = run.store.begin_head(path)().info
         done = found is None or run.store.get(path).data == b"new"
-        assert done, "a mutation within its fence did nothing"
-    if run.fences:
+        assert done, "a mutation before its expiry did nothing"
+    if run.enforces_expiry:
         run.store.put(path, b"old")
         for mutation in _mutations(run, run.expiry(-3600)):
-            assert_raises(RequestExpired, "a mutation past its fence", mutation)
-        run.assert_holds(path, b"old", "mutations past their fence")
+            assert_raises(RequestExpired, "a mutation after its expiry", mutation)
+        run.assert_holds(path, b"old", "mutations after their expiry")
         if run.honours(Operation.PUT, IfAbsent):
             missing, expiry, why = (
-                run.path("fenced-missing"),
+                run.path("expiring-missing"),
                 run.expiry(-3600),
-                "a create past its fence",
+                "a create after its expiry",
             )
             create = partial(run.store.put, missing, b"", condition=IfAbsent(), expiry=expiry)
             assert_raises(RequestExpired, why, create)
@@ -224,5 +224,5 @@ CONDITION_CHECKS: tuple[Callable[[Run], None], ...] = (
     _check_racing_creates,
     _check_racing_updates,
     _check_racing_reads,
-    _check_fences,
+    _check_request_expiry,
 )

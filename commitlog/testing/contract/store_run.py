@@ -42,7 +42,7 @@ class Run:
     byte_order: bool
     conditions: Conditions
     races: Conditions
-    fences: bool
+    enforces_expiry: bool
     nested: bool
     fresh_etags: bool
     forgets_uploads: bool
@@ -59,9 +59,9 @@ class Run:
         return kind in self.conditions.get(operation, frozenset())
 
     def expiry(self, seconds: int) -> RequestExpiry:
-        """Return a fence that expires that many seconds from now; for a negative number, it has."""
+        """Return an expiry that many seconds from now; for a negative number, it has."""
         now = self.store.begin_head(self.path("clock"))().store_time
-        assert now is not None, "a store that takes fences must tell its time with a HEAD"
+        assert now is not None, "a store that supports expiries must report its time with a HEAD"
         return RequestExpiry(now + min(seconds, 0) - 1, max(seconds, 1))
 
     def write(

@@ -71,7 +71,7 @@ class Message:
         elif self.method == "POST" and "uploadId=" in self.target:
             kinds.insert(0, "PUBLISH")
         if "X-Amz-Expires=" in self.target:
-            kinds.append("fenced")
+            kinds.append("expiring")
         if "if-none-match" in self.headers:
             kinds.append("if-absent")
         if "if-match" in self.headers:

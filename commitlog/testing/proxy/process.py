@@ -32,8 +32,8 @@ class Proxy:
     CopyObject and ``PUBLISH`` for a CompleteMultipartUpload, and the operation for DynamoDB
     (``PutItem``, …), taken from the ``X-Amz-Target`` header. A request is of wider kinds as well:
     ``PUT`` for ``COPY``, ``POST`` for ``PUBLISH``, ``S3`` or ``DynamoDB``; and ``if-absent`` or
-    ``if-match`` if it carries that condition, ``fenced`` if its signature expires. Of several latencies,
-    that of the narrowest kind applies. It passes before the server gets the request.
+    ``if-match`` if it carries that condition, ``expiring`` if its signature expires. Of several
+    latencies, that of the narrowest kind applies. It passes before the server gets the request.
 
     The methods may be called from any thread. An instance can be entered once.
     """

@@ -284,7 +284,7 @@ def _as_answered_by_ceph(request: Message, response: Message) -> Message:
     A request after its signed expiry gets ``AccessDenied`` with an empty message, and a ``Date`` past
     the expiry.
     """
-    if "fenced" not in request.kinds or response.status != 403:
+    if "expiring" not in request.kinds or response.status != 403:
         return response
     body = b"<Error><Code>AccessDenied</Code><Message></Message></Error>"
     refusal = _with(response, {"transfer-encoding": None, "content-length": str(len(body))})

@@ -46,9 +46,9 @@ class SimulatedStore(ObjectStore):
             count as the truth, so it may raise only the errors that the port allows.
         conditions: whether the store enforces conditions. If not, this client sends none, like the
             client of a store that failed a probe.
-        fences: whether the store enforces expiries. If not, requests carry expiries but the server
-            ignores them. A `ConditionalStore` learns this only from a given probe report. Without one,
-            it probes the store in the simulation.
+        enforces_expiry: whether the store enforces expiries. If not, requests carry expiries but the
+            server ignores them. A `ConditionalStore` learns this only from a given probe report. Without
+            one, it probes the store in the simulation.
         spared: faults that never strike mutations, such as those that no guarantee covers.
         denied: mutations that this client has no permission for, by the names of the port's methods,
             such as ``publish``. The server answers them with `AccessDenied` and does nothing.
@@ -65,7 +65,7 @@ class SimulatedStore(ObjectStore):
         server: ObjectStore,
         *,
         conditions: bool = True,
-        fences: bool = True,
+        enforces_expiry: bool = True,
         spared: Iterable[Fault] = (),
         denied: Iterable[str] = (),
         trusts_any_404: bool = False,
@@ -77,12 +77,12 @@ class SimulatedStore(ObjectStore):
         self._bandwidth = bandwidth
         self._spared = frozenset(spared)
         self._server = server
-        self._fences = fences
+        self._enforces_expiry = enforces_expiry
         self.url = server.url
         self.capabilities = evolve(
             server.capabilities,
             conditions=server.capabilities.conditions if conditions else {},
-            enforced=fences,
+            enforced=enforces_expiry,
             request_expiry=server.capabilities.request_expiry,
         )
 
@@ -274,7 +274,7 @@ class SimulatedStore(ObjectStore):
         *,
         size: int = 0,
     ) -> T:
-        kept = expiry if self._fences else None
+        kept = expiry if self._enforces_expiry else None
         body = size / self._bandwidth
 
         def allowed() -> T:

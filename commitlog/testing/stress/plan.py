@@ -67,7 +67,7 @@ class StressSettings:
         seconds: for how long faults are injected. The final writes and the check take additional time.
         workers: number of concurrent processes.
         foreign: how many workers are clients of the crate ``object_store``, through obstore. They need
-            the mode ``lease``, and a store and a table at ``http://`` endpoints. No expiry fences their
+            the mode ``lease``, and a store and a table at ``http://`` endpoints. No expiry bounds their
             requests, and a stop may last a second: a `skew` of 2 gives them enough time.
         seed: seed of the plan.
         timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
@@ -143,20 +143,20 @@ _LATE: tuple[Action, ...] = ("duplicate", "reset")
 _WRITES = ("PUT", "PUBLISH")
 
 
-def hazards(*, timeout: float, fenced: bool, rate: float) -> tuple[Hazard, ...]:
+def hazards(*, timeout: float, enforces_expiry: bool, rate: float) -> tuple[Hazard, ...]:
     """Return the faults of a run.
 
     Args:
         timeout: length of a lease in seconds.
-        fenced: whether the store enforces the expiry of requests.
+        enforces_expiry: whether the store enforces the expiry of requests.
         rate: the share of the requests that a hazard applies to and strikes. A hazard that makes a
             client wait for the length of a lease strikes a quarter as often, because otherwise a run
             would mostly wait. A late duplicate makes no client wait and strikes four times as often.
     """
-    return tuple(_hazards(timeout, fenced, rate))
+    return tuple(_hazards(timeout, enforces_expiry, rate))
 
 
-def _hazards(timeout: float, fenced: bool, rate: float) -> Iterator[Hazard]:
+def _hazards(timeout: float, enforces_expiry: bool, rate: float) -> Iterator[Hazard]:
     rare, often, beyond = rate / 4, min(4 * rate, 1.0), (timeout, 2 * timeout)
     for kind in ("DynamoDB", "S3"):
         yield Hazard(kinds=(kind,), action="drop_request", rate=rare)
@@ -175,7 +175,7 @@ def _hazards(timeout: float, fenced: bool, rate: float) -> Iterator[Hazard]:
         yield Hazard(kinds=("PUT",), action=action, rate=rate, path=OWN)
     for kind in (*_WRITES, "DELETE"):
         yield Hazard(kinds=(kind,), action="duplicate", rate=rate)
-    for guard in ("if-match", *(["fenced"] if fenced else [])):
+    for guard in ("if-match", *(["expiring"] if enforces_expiry else [])):
         yield Hazard(kinds=(guard,), action="delay", rate=rare, seconds=beyond)
         # A lease ends after the expiry of its requests. The store rounds to seconds: add one second.
         late = (timeout + 1, 2 * timeout + 1)
@@ -217,14 +217,15 @@ class Interruption:
     stop: float | None
 
 
-def interruptions(stress: StressSettings, *, fenced: bool) -> tuple[Interruption, ...]:
+def interruptions(stress: StressSettings, *, enforces_expiry: bool) -> tuple[Interruption, ...]:
     """Return the kills and stops of a run, drawn from its seed, in order of time.
 
     Half of the stops last longer than a lease where this is safe. It is safe if the store refuses the
-    requests that the worker sends after the stop: because their signature has expired (`fenced`; foreign
-    writers send no such signatures), or because their condition does not hold.
+    requests that the worker sends after the stop: because their signature has expired
+    (`enforces_expiry`; foreign writers send no such signatures), or because their condition does not
+    hold.
     """
-    return tuple(_interruptions(stress, fenced or stress.mode == "native"))
+    return tuple(_interruptions(stress, enforces_expiry or stress.mode == "native"))
 
 
 def _interruptions(stress: StressSettings, guarded: bool) -> Iterator[Interruption]:

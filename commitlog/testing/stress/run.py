@@ -59,8 +59,8 @@ class StressReport:
 
     Attributes:
         stress: the settings of the run.
-        fenced: whether the store enforces the expiry of requests. Only then did the run inject long
-            delays.
+        enforces_expiry: whether the store enforces the expiry of requests. Only then did the run inject
+            long delays.
         history: all calls of all workers, and the final reads of an auditor.
         strikes: how often each sort of fault struck.
         interruptions: which workers were killed and stopped, and when.
@@ -71,7 +71,7 @@ class StressReport:
     """
 
     stress: StressSettings
-    fenced: bool
+    enforces_expiry: bool
     history: History
     strikes: Counter[Strike]
     interruptions: tuple[Interruption, ...]
@@ -108,7 +108,7 @@ class StressReport:
         yield f"{stress.store}: {stress.mode}, {where}"
         yield (
             f"{stress.workers} workers ({stress.foreign} foreign), {stress.seconds:g} s, seed "
-            f"{stress.seed}; expiry enforced: {'yes' if self.fenced else 'no'}"
+            f"{stress.seed}; expiry enforced: {'yes' if self.enforces_expiry else 'no'}"
         )
         yield f"calls: {len(self.history)} on {len(self.history.by_key())} paths"
         calls = Counter((call.name, call.outcome.value) for call in self.history)
@@ -183,8 +183,8 @@ class _Run:
         self._store = store
         self._probe_report = probe_report
         self._directory = directory
-        self._fenced = probe_report.proves(Kind.FENCE)
-        self._interruptions = interruptions(stress, fenced=self._fenced)
+        self._enforces_expiry = probe_report.proves(Kind.REQUEST_EXPIRY)
+        self._interruptions = interruptions(stress, enforces_expiry=self._enforces_expiry)
 
     def report(self) -> StressReport:
         stress = self._stress
@@ -194,7 +194,9 @@ class _Run:
             proxy = None
             if upstream := addresses[0] or addresses[1]:
                 proxy = stack.enter_context(Proxy(upstream, dynamodb=addresses[1]))
-                dangers = hazards(timeout=stress.timeout, fenced=self._fenced, rate=stress.rate)
+                dangers = hazards(
+                    timeout=stress.timeout, enforces_expiry=self._enforces_expiry, rate=stress.rate
+                )
                 proxy.endanger(dangers, seed=stress.seed)
             fleet = stack.enter_context(Fleet(self._tasks(proxy), self._directory))
             begin = time.monotonic()
@@ -218,7 +220,7 @@ class _Run:
             violation = error
         return StressReport(
             stress=stress,
-            fenced=self._fenced,
+            enforces_expiry=self._enforces_expiry,
             history=history,
             strikes=strikes,
             interruptions=self._interruptions,
@@ -286,7 +288,7 @@ def _below(url: Url, prefix: str) -> Url:
 def _measure(store: ObjectStore, mode: Mode) -> ProbeReport:
     if store.capabilities.enforced:
         return ProbeReport(url=store.url, rows=())
-    kinds = [Kind.FENCE] if mode == "lease" else list(Kind)
+    kinds = [Kind.REQUEST_EXPIRY] if mode == "lease" else list(Kind)
     with ThreadPoolExecutor(RACERS) as executor:
         return probe(store, kinds=kinds, executor=executor)
 

@@ -53,7 +53,7 @@ def test_the_probe_finds_the_enforced_conditions_and_the_form_of_etags(
 ) -> None:
     """The probe completes, because a late request does not count as denied access."""
     proven = {kind for kind in Kind if probe_report.proves(kind)}
-    assert proven == {Kind.PUT_IF_ABSENT, Kind.PUT_IF_MATCH, Kind.FENCE}
+    assert proven == {Kind.PUT_IF_ABSENT, Kind.PUT_IF_MATCH, Kind.REQUEST_EXPIRY}
     assert [kind for kind in Kind if probe_report.needs_bare(kind)] == [Kind.PUT_IF_MATCH]
 
 

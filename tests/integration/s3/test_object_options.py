@@ -250,10 +250,10 @@ def test_objects_are_stored_with_the_options(ministack: Ministack) -> None:
         store.put("put", b"2", condition=IfMatch(etag))
         store.publish(store.stage("staged", b"2"))
         store.copy("put", "copied")
-        store.put("fenced", b"3", expiry=RequestExpiry(int(time.time()), 60))
+        store.put("expiring", b"3", expiry=RequestExpiry(int(time.time()), 60))
         assert store.get("copied").data == b"2"
     client = ministack.client("s3")
-    for key in ("put", "staged", "copied", "fenced"):
+    for key in ("put", "staged", "copied", "expiring"):
         head = client.head_object(Bucket=bucket, Key=key)
         assert head["StorageClass"] == "STANDARD_IA", key
         assert head["ServerSideEncryption"] == "aws:kms", key

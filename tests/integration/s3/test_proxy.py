@@ -435,7 +435,7 @@ def test_dynamodb_may_be_a_separate_server(echo: _EchoServer, closed_endpoint: s
     [
         ("/a", {"If-None-Match": "*"}, {"PUT", "S3", "if-absent"}),
         ("/a", {"x-amz-copy-source": "b", "If-Match": "e"}, {"COPY", "PUT", "S3", "if-match"}),
-        ("/a?X-Amz-Expires=3", {}, {"PUT", "S3", "fenced"}),
+        ("/a?X-Amz-Expires=3", {}, {"PUT", "S3", "expiring"}),
         ("/a", {"X-Amz-Target": "D.Query"}, {"Query", "DynamoDB"}),
     ],
 )
@@ -443,7 +443,7 @@ def test_a_hazard_affects_requests_of_all_its_kinds(
     path: str, headers: dict[str, str], kinds: set[str], proxy: Proxy
 ) -> None:
     """Conditions and expiries count as kinds of a request, which must have every kind of the hazard."""
-    every = {"PUT", "COPY", "S3", "DynamoDB", "Query", "if-absent", "if-match", "fenced"}
+    every = {"PUT", "COPY", "S3", "DynamoDB", "Query", "if-absent", "if-match", "expiring"}
     for kind in sorted(every):
         proxy.endanger([Hazard(kinds=(kind,), action="answer", rate=1.0, status=418)])
         assert _request(proxy, path, headers=headers)[0] == (418 if kind in kinds else 200), kind

@@ -445,8 +445,8 @@ def test_a_refusal_dated_after_the_expiry_is_an_expired_request(
     ten = 1_795_255_200  # ten o'clock on that day
     fault = bucket.fault(Request("PUT", "a", expiry=RequestExpiry(ten, 30)), answer)
     assert type(fault) is kind
-    unfenced = bucket.fault(Request("PUT", "a"), answer)
-    assert not isinstance(unfenced, RequestExpired)
+    without_expiry = bucket.fault(Request("PUT", "a"), answer)
+    assert not isinstance(without_expiry, RequestExpired)
 
 
 def test_a_request_without_an_expiry_is_never_expired(store: S3Store, proxy: Proxy) -> None:

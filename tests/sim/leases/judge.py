@@ -32,8 +32,8 @@ class Server(MemoryStore):
         self._conditions = conditions
         self.removed: set[str] = set()
 
-    def _allow(self, key: str, condition: Any, fence: Any) -> None:
-        super()._allow(key, condition if self._conditions else None, fence)
+    def _allow(self, key: str, condition: Any, expiry: Any) -> None:
+        super()._allow(key, condition if self._conditions else None, expiry)
 
     def delete(self, path: str, **options: Any) -> None:
         info = self.begin_head(path)().info

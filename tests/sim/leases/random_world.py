@@ -183,7 +183,7 @@ class _World(CommitWorld):
         if enforcement == "auto":
             options |= {"conditions": True, "connect": self._auto}
         mode: Literal["lease", "native"] = "native" if enforcement == "native" else "lease"
-        super().__init__(simulation, mode=mode, fences=enforcement != "unfenced", **options)
+        super().__init__(simulation, mode=mode, enforces_expiry=enforcement != "unfenced", **options)
         self._spared = spared
         self._attempts: list[Call] = []
         self._probe_reports = probe_reports
@@ -196,7 +196,7 @@ class _World(CommitWorld):
         port = WatchedStore(
             node,
             self.objects,
-            fences=self._fences,
+            enforces_expiry=self._enforces_expiry,
             spared=self._spared,
             lost=lambda path: self._add_attempt(node.name, path),
             bandwidth=self._bandwidths[node.name],

@@ -106,7 +106,7 @@ def test_a_late_request_needs_the_expiry(late: Fault) -> None:
 
     Unless the store refuses it, it overwrites the object of the next holder.
     """
-    assert refuted(explored(CREATORS, late, fences=False))
+    assert refuted(explored(CREATORS, late, enforces_expiry=False))
     assert not refuted(explored(CREATORS, late))
 
 
@@ -202,7 +202,7 @@ def test_a_late_answer_counts_while_the_writer_still_holds_the_lease() -> None:
 # -- clocks --------------------------------------------------------------------------------------------
 
 
-def suspended(rate: float, *, fences: bool) -> bool:
+def suspended(rate: float, *, enforces_expiry: bool) -> bool:
     """Make a run for each reading of A's clock: pause A before it, with its clock running at `rate`.
 
     Return whether a run had a history that is not linearizable.
@@ -212,7 +212,7 @@ def suspended(rate: float, *, fences: bool) -> bool:
         faults = Faults(forced=(Forced("A clock", Fault.PAUSED, nth=nth, seconds=LONG),))
         with Simulation(Replayed(()), faults=faults) as simulation:
             nodes = {"A": ClockSkew(rate=rate), "B": ClockSkew()}
-            world = CommitWorld(simulation, nodes=nodes, fences=fences)
+            world = CommitWorld(simulation, nodes=nodes, enforces_expiry=enforces_expiry)
             world.start("A", create("k"))
             world.start("B", create("k"))
             simulation.run()
@@ -227,9 +227,9 @@ def suspended(rate: float, *, fences: bool) -> bool:
 
 def test_the_clock_of_a_holder_must_not_stop() -> None:
     """If the clock stops, as on a suspended machine, the lease seems to continue. The expiry helps."""
-    assert suspended(0.01, fences=False)
-    assert not suspended(0.01, fences=True)
-    assert not suspended(1.0, fences=False)
+    assert suspended(0.01, enforces_expiry=False)
+    assert not suspended(0.01, enforces_expiry=True)
+    assert not suspended(1.0, enforces_expiry=False)
 
 
 def test_the_clock_of_a_waiter_must_not_run_too_fast() -> None:
@@ -386,7 +386,7 @@ def test_no_request_must_be_performed_again_after_its_answer() -> None:
     programs = {"A": create("k"), "B": edit("k")}
     assert refuted(explored(programs, Fault.DUPLICATED, delays=(1.0,)))
     assert not refuted(explored(programs, Fault.DUPLICATED))
-    assert refuted(explored(programs, Fault.DUPLICATED, fences=False))
+    assert refuted(explored(programs, Fault.DUPLICATED, enforces_expiry=False))
 
 
 def test_a_store_with_conditions_repeats_a_creation_only_after_a_removal() -> None:

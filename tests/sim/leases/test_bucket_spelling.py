@@ -50,7 +50,7 @@ def judged(seed: int, *faults: Fault) -> bool:
     latencies = (0.01, 0.1, 0.5)
     with Simulation(Seeded(seed), faults=wrong, latencies=latencies) as simulation:
         nodes = {"A": ClockSkew(), "B": ClockSkew()}
-        world = TwoNames(simulation, nodes=nodes, fences=False, conditions=True)
+        world = TwoNames(simulation, nodes=nodes, enforces_expiry=False, conditions=True)
         for name in nodes:
             world.start(name, create("k"), restart=create("k"))
         simulation.run()

@@ -52,7 +52,7 @@ class Case:
         delays: lengths of delays and pauses, and times until duplicates arrive, in seconds.
         clocks: the clocks of the writers.
         store: the clock of the store.
-        fences: whether the store enforces expiries.
+        enforces_expiry: whether the store enforces expiries.
         restarts: whether a writer that crashes starts again.
         only: the faults that may happen; by default all except those that the protocol excludes.
         bandwidth: bytes per second of each writer's link, and of its settings.
@@ -65,13 +65,13 @@ class Case:
     delays: tuple[float, ...] = DELAYS
     clocks: Mapping[str, ClockSkew] = field(factory=lambda: CLOCKS)
     store: ClockSkew = STORE
-    fences: bool = True
+    enforces_expiry: bool = True
     restarts: bool = False
     only: tuple[Fault, ...] | None = None
     bandwidth: float = math.inf
 
     def __str__(self) -> str:
-        unlike = ["unfenced"] * (not self.fences) + ["restarts"] * self.restarts
+        unlike = ["unfenced"] * (not self.enforces_expiry) + ["restarts"] * self.restarts
         unlike += [f"{self.bandwidth:g}"] * (self.bandwidth < math.inf)
         return "-".join([self.mode, *self.calls, str(self.faults), *unlike])
 
@@ -89,7 +89,7 @@ class Case:
             )
         one_lease = set(self.calls) <= {"create", "copy"} or set(self.calls) <= {"update", "delete"}
         deletes_alone = set(self.calls) == {"delete"}  # a late deletion finds no object
-        if self.mode == "lease" and not self.fences and one_lease and not deletes_alone:
+        if self.mode == "lease" and not self.enforces_expiry and one_lease and not deletes_alone:
             late = "A store that enforces no expiry performs a request at any later time."
             reasons[Fault.PAUSED] = reasons[Fault.DELAYED] = late
         if self.mode == "native" and deletes and creates:
@@ -128,7 +128,7 @@ class Case:
             clocks=self.clocks,
             store=self.store,
             mode=self.mode,
-            fences=self.fences,
+            enforces_expiry=self.enforces_expiry,
             objects=objects,
             restarts=self.restarts,
             settings=evolve(SMALL, min_bandwidth=self.bandwidth),
@@ -220,7 +220,7 @@ def test_states_of_writers_that_restart(case: Case) -> None:
     "case",
     with_all_but(
         lambda case: case.calls == SOME[0],
-        [Case(mode="lease", calls=pair, fences=False) for pair in SOME[::2]],
+        [Case(mode="lease", calls=pair, enforces_expiry=False) for pair in SOME[::2]],
     ),
     ids=str,
 )
@@ -266,7 +266,7 @@ EXCLUDED = [
     for case in (
         Case(mode="lease", calls=pair),
         Case(mode="native", calls=pair),
-        Case(mode="lease", calls=pair, fences=False),
+        Case(mode="lease", calls=pair, enforces_expiry=False),
     )
     for fault in case.excluded
 ]
@@ -333,7 +333,7 @@ def test_states_of_pairs_on_skewed_clocks(case: Case) -> None:
             for mode in ("native", "lease")
             for pair in PAIRS
         ),
-        *(Case(mode="lease", calls=pair, fences=False, delays=MANY_DELAYS) for pair in PAIRS),
+        *(Case(mode="lease", calls=pair, enforces_expiry=False, delays=MANY_DELAYS) for pair in PAIRS),
         Case(mode="lease", calls=("create", "create"), faults=2, delays=(5.0,)),
         Case(mode="lease", calls=("create",) * 3, least=100_000),
     ],

@@ -55,7 +55,7 @@ class CommitWorld:
         nodes: the clock of each node, by the node's name.
         mode: ``auto``, ``lease`` or ``native``.
         conditions: whether the store enforces conditions; by default, if the mode relies on them.
-        fences: whether the store enforces expiries. If not, a probe report says so.
+        enforces_expiry: whether the store enforces expiries. If not, a probe report says so.
         store, table: the clocks of the servers.
         objects: the initial objects: a version for each path.
         settings: the settings of leases.
@@ -76,7 +76,7 @@ class CommitWorld:
         nodes: Mapping[str, ClockSkew],
         mode: Literal["auto", "lease", "native"] = "lease",
         conditions: bool | None = None,
-        fences: bool = True,
+        enforces_expiry: bool = True,
         store: ClockSkew = ACCURATE,
         table: ClockSkew = ACCURATE,
         objects: Mapping[str, str] | None = None,
@@ -105,12 +105,12 @@ class CommitWorld:
             name: simulation.node(name, rate=skew.rate, offset=skew.offset)
             for name, skew in nodes.items()
         }
-        if probe_report is None and not fences:
+        if probe_report is None and not enforces_expiry:
             probe_report = proven(
-                *(kind for kind in Kind if mode == "native" and kind is not Kind.FENCE)
+                *(kind for kind in Kind if mode == "native" and kind is not Kind.REQUEST_EXPIRY)
             )
         self._mode = mode
-        self._fences = fences
+        self._enforces_expiry = enforces_expiry
         self._settings = settings
         self._backoff = backoff
         self._returns_old_item = returns_old_item
@@ -121,7 +121,7 @@ class CommitWorld:
         simulation.add_state(table_state(self.items))
         simulation.add_state(self.recorder.order)
         simulation.add_state(lambda: frozenset(self.objects.removed))
-        simulation.add_sweeper(has_expired_items(self.items, clock), self.items.sweep)
+        simulation.add_sweeper(has_expired_items(self.items, clock), self.items.remove_expired)
 
     def start(self, name: str, program: Program, **options: Any) -> None:
         """Start a program on the node of that name; for options see `sim.nodes.start_lives`."""
@@ -146,7 +146,9 @@ class CommitWorld:
     def port(self, node: Node) -> SimulatedStore:
         """Return the simulated store of a node."""
         bandwidth = self._bandwidths.get(node.name, math.inf)
-        return SimulatedStore(node, self.objects, fences=self._fences, bandwidth=bandwidth)
+        return SimulatedStore(
+            node, self.objects, enforces_expiry=self._enforces_expiry, bandwidth=bandwidth
+        )
 
     def history(self) -> History:
         """Return the history to check."""

@@ -614,8 +614,8 @@ class WatchedStore(MemoryStore):
         self._conditions = conditions
         self.truth = Truth(self)
 
-    def _allow(self, key: str, condition: Any, fence: Any) -> None:
-        super()._allow(key, condition if self._conditions else None, fence)
+    def _allow(self, key: str, condition: Any, expiry: Any) -> None:
+        super()._allow(key, condition if self._conditions else None, expiry)
 
     def put(self, path: str, body: Body, **options: Any) -> PutResult:
         data = b"".join(chunks(body))

@@ -118,7 +118,7 @@ class OutputWorld:
             items = self._items = MemoryTable(parse_table_url("memory://"), LEASE_SCHEMA, clock=clock)
             items.create()
             simulation.add_state(table_state(items))
-            simulation.add_sweeper(has_expired_items(items, clock), items.sweep)
+            simulation.add_sweeper(has_expired_items(items, clock), items.remove_expired)
         for number, job_id in enumerate(before):
             output = self._output_without_faults(f"before {number}")
             job = output.begin(job_id, visibility=self.visibility)

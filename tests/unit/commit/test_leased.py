@@ -928,7 +928,7 @@ def test_expiries_are_probed_when_they_matter(enforced: bool) -> None:
     else:
         with pytest.raises(OutcomeUnknown):
             world.client.put_if_absent("a", b"mine")
-    assert world.client.probe_report.proves(Kind.FENCE) is enforced
+    assert world.client.probe_report.proves(Kind.REQUEST_EXPIRY) is enforced
 
 
 def test_a_failed_probe_of_expiries_is_not_trusted() -> None:

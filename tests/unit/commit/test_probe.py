@@ -24,7 +24,7 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.stores.open import open_store
 from support.commit import Script, ScriptedStore, raising
 
-CONDITIONS = [kind for kind in Kind if kind is not Kind.FENCE]
+CONDITIONS = [kind for kind in Kind if kind is not Kind.REQUEST_EXPIRY]
 
 
 class Racy(ScriptedStore):
@@ -133,7 +133,7 @@ def test_without_a_race_nothing_is_proven() -> None:
     probe_report = probe(MemoryStore())
     assert all(row.ok for row in probe_report.rows)
     assert not any(probe_report.proves(kind) for kind in CONDITIONS)
-    assert probe_report.proves(Kind.FENCE)
+    assert probe_report.proves(Kind.REQUEST_EXPIRY)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_denial_is_no_finding() -> None:
 def test_an_expiry_that_the_client_cannot_send_is_not_probed() -> None:
     """The report says that the client cannot send expiries."""
     store = ScriptedStore(MemoryStore(), Script(), request_expiry=False)
-    (row,) = probe(store, kinds=[Kind.FENCE]).rows
+    (row,) = probe(store, kinds=[Kind.REQUEST_EXPIRY]).rows
     assert not row.ok and "cannot" in row.got
     assert "put" not in store.script.log
 
@@ -196,10 +196,10 @@ def test_only_measured_conditions_have_a_kind() -> None:
 
 def test_a_probe_report_round_trips() -> None:
     """`connect(probe_report=…)` takes the output of ``commitlog probe --json``."""
-    probe_report = probe(MemoryStore(), kinds=[Kind.PUT_IF_ABSENT, Kind.FENCE], executor=SERIAL)
+    probe_report = probe(MemoryStore(), kinds=[Kind.PUT_IF_ABSENT, Kind.REQUEST_EXPIRY], executor=SERIAL)
     again = ProbeReport.from_json(probe_report.to_json())
     assert again == probe_report
-    assert again.proves(Kind.FENCE) and again.measured(Kind.PUT_IF_ABSENT)
+    assert again.proves(Kind.REQUEST_EXPIRY) and again.measured(Kind.PUT_IF_ABSENT)
 
 
 @pytest.mark.parametrize(

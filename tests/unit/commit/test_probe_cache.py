@@ -1,4 +1,4 @@
-"""The evidence about a store, which all clients of a table share."""
+"""The probe results of a store, which all clients of a table share."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ def test_two_concurrent_probes_agree(client: Client) -> None:
     """The client that stores its finding second uses the first one."""
     table = _table()
     slow = client(table, ignores=False)
-    assert slow._evidence.findings is not None
+    assert slow._probe_cache.findings is not None
     measured = proven(Kind.PUT_IF_ABSENT).of(Kind.PUT_IF_ABSENT)
     other = proven().of(Kind.PUT_IF_ABSENT)
-    assert slow._evidence.findings.agree(Kind.PUT_IF_ABSENT, other) == other
-    assert slow._evidence.findings.agree(Kind.PUT_IF_ABSENT, measured) == other
+    assert slow._probe_cache.findings.agree(Kind.PUT_IF_ABSENT, other) == other
+    assert slow._probe_cache.findings.agree(Kind.PUT_IF_ABSENT, measured) == other
 
 
 def test_concurrent_findings_of_other_kinds_are_kept(
@@ -131,20 +131,20 @@ def test_concurrent_findings_of_other_kinds_are_kept(
     Otherwise it would take a lease where the other thread relies on the store.
     """
     store = client(_table())
-    evidence = store._evidence
-    find = evidence._find
+    probe_cache = store._probe_cache
+    find = probe_cache._find
 
     def other_thread_is_done_first(kind: Kind) -> tuple[ProbeResult, ...]:
         rows = find(kind)
         if kind is Kind.PUT_IF_ABSENT:
-            assert evidence.proves(Kind.PUT_IF_MATCH)
+            assert probe_cache.proves(Kind.PUT_IF_MATCH)
         return rows
 
-    monkeypatch.setattr(evidence, "_find", other_thread_is_done_first)
-    assert evidence.proves(Kind.PUT_IF_ABSENT)
+    monkeypatch.setattr(probe_cache, "_find", other_thread_is_done_first)
+    assert probe_cache.proves(Kind.PUT_IF_ABSENT)
     assert store.probe_report.measured(Kind.PUT_IF_MATCH)
     rows = store.probe_report.rows
-    assert evidence.proves(Kind.PUT_IF_MATCH)
+    assert probe_cache.proves(Kind.PUT_IF_MATCH)
     assert store.probe_report.rows == rows
 
 
@@ -152,17 +152,17 @@ def test_the_first_of_two_findings_of_one_client_is_used(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two threads that probe one kind at once use the same finding, also without a table."""
-    evidence = client(None)._evidence
-    bad = proven().of(Kind.FENCE)
+    probe_cache = client(None)._probe_cache
+    bad = proven().of(Kind.REQUEST_EXPIRY)
 
     def found(kind: Kind) -> tuple[ProbeResult, ...]:
-        monkeypatch.setattr(evidence, "_find", lambda kind: bad)
-        assert not evidence.proves(kind)
+        monkeypatch.setattr(probe_cache, "_find", lambda kind: bad)
+        assert not probe_cache.proves(kind)
         return proven(kind).of(kind)
 
-    monkeypatch.setattr(evidence, "_find", found)
-    assert not evidence.proves(Kind.FENCE)
-    assert evidence.report.rows == bad
+    monkeypatch.setattr(probe_cache, "_find", found)
+    assert not probe_cache.proves(Kind.REQUEST_EXPIRY)
+    assert probe_cache.report.rows == bad
 
 
 @pytest.mark.parametrize("arrived", [True, False])
@@ -205,11 +205,11 @@ def test_all_urls_of_one_bucket_share_its_findings() -> None:
         )
         return StoredReports(table, store, bucket=bucket, check=table.check)
 
-    for kind in (Kind.FENCE, Kind.PUT_IF_ABSENT):
+    for kind in (Kind.REQUEST_EXPIRY, Kind.PUT_IF_ABSENT):
         rows = proven(kind).of(kind)
         findings("/a?region=eu-west-1&profile=p&verify=false").agree(kind, rows)
         assert findings("/b?addressing_style=path").get(kind) == rows
-    assert findings("?endpoint_url=http://host").get(Kind.FENCE) == ()
+    assert findings("?endpoint_url=http://host").get(Kind.REQUEST_EXPIRY) == ()
 
 
 def test_a_client_that_cannot_race_stores_no_finding() -> None:
@@ -242,7 +242,7 @@ def test_a_saved_probe_report_is_used_by_all(client: Client) -> None:
         7,
         "{}",
         ProbeReport(url="memory://", rows=()).to_json(),
-        proven(Kind.FENCE, url="memory://").to_json(),
+        proven(Kind.REQUEST_EXPIRY, url="memory://").to_json(),
     ],
     ids=["no text", "no verdict", "no rows", "rows of another kind"],
 )

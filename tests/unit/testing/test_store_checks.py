@@ -33,7 +33,7 @@ class _ChecksThenActs(MemoryStore):
         return super().put(path, body, **options)
 
 
-class _IgnoresFences(MemoryStore):
+class _IgnoresExpiry(MemoryStore):
     def delete(self, path: str, **options: Any) -> None:
         super().delete(path, **{**options, "expiry": None})
 
@@ -101,7 +101,7 @@ class _SameEtags(MemoryStore):
 @pytest.mark.parametrize(
     "mutant",
     [
-        *(_IgnoresConditions, _IgnoresTheConditionOfCopies, _ChecksThenActs, _IgnoresFences),
+        *(_IgnoresConditions, _IgnoresTheConditionOfCopies, _ChecksThenActs, _IgnoresExpiry),
         *(_LosesMetadataOnCopy, _CountsTheRange, _LosesOneBetweenPages, _ListsInNoOrder, _GoesInCircles),
         *(_DropsWhatItRefused, _ShowsStagedObjects, _ForgetsToAbort, _LeavesTheLast, _SameEtags),
     ],

@@ -158,7 +158,7 @@ class Bench:
         clock = self.simulation.server_clock()
         self.items = MemoryTable(parse_table_url("memory://"), LEASE_SCHEMA, clock=clock)
         self.items.create()
-        self.simulation.add_sweeper(has_expired_items(self.items, clock), self.items.sweep)
+        self.simulation.add_sweeper(has_expired_items(self.items, clock), self.items.remove_expired)
         self.node = self.simulation.node("A", rate=rate, offset=offset)
         self.store = SimulatedStore(self.node, self.objects)
         self.table = SimulatedTable(self.node, self.items)
@@ -539,10 +539,10 @@ def test_server_clocks() -> None:
 def test_a_store_that_ignores_expiry_takes_late_requests() -> None:
     """Its capabilities say that it does not enforce expiry."""
     bench = Bench()
-    unfenced = SimulatedStore(bench.node, bench.objects, fences=False)
-    bench.run(lambda: unfenced.put("k", b"1", expiry=RequestExpiry(int(EPOCH) - 100, 1)))
+    without_expiry = SimulatedStore(bench.node, bench.objects, enforces_expiry=False)
+    bench.run(lambda: without_expiry.put("k", b"1", expiry=RequestExpiry(int(EPOCH) - 100, 1)))
     assert bench.there() == b"1"
-    assert not unfenced.capabilities.enforced
+    assert not without_expiry.capabilities.enforced
 
 
 def test_invalid_uses_of_clocks_are_refused() -> None:
