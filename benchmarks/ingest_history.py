@@ -33,7 +33,7 @@ from commitlog.ingest import INGEST_SCHEMA, Ingest, IngestSettings
 from commitlog.namespace import RequestStats
 from commitlog.stores.api import ObjectInfo, Page
 from commitlog.stores.memory import MemoryStore
-from commitlog.tables.counting import CountingTable
+from commitlog.tables.counting_table import CountingTable
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 

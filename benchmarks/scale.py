@@ -26,7 +26,7 @@ from commitlog.namespace import RequestStats
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.outputs.checkpoints import INTERVAL
 from commitlog.stores.api import PutResult, Staged
-from commitlog.stores.counting import CountingStore
+from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
 
 __all__ = ["Sizes", "measure_scale"]

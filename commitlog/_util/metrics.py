@@ -68,7 +68,7 @@ def openmetrics(
         for labels, thing in things:
             value = metric.value(thing)
             if value is not None:
-                told = {**labels, **metric.labels}.items()
-                inside = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in told)
+                labelled = {**labels, **metric.labels}.items()
+                inside = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labelled)
                 lines.append(f"{sample}{{{inside}}} {value!r}")
     return "\n".join([*lines, "# EOF", ""])

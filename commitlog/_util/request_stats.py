@@ -1,6 +1,7 @@
 """Statistics of requests: counters by operation, and reports of internal retries to them.
 
-`commitlog.stores.counting` and `commitlog.tables.counting` count the requests to a store and to a table.
+`commitlog.stores.counting_store` and `commitlog.tables.counting_table` count the requests to a store and
+to a table.
 """
 
 from __future__ import annotations

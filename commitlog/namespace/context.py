@@ -29,9 +29,9 @@ from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.transaction import Change, Changes
 from commitlog.oplog import OperationLog
 from commitlog.stores.api import ObjectStore
-from commitlog.stores.counting import CountingStore
+from commitlog.stores.counting_store import CountingStore
 from commitlog.tables.api import Table
-from commitlog.tables.counting import CountingTable
+from commitlog.tables.counting_table import CountingTable
 
 __all__ = ["MetadataCache", "NamespaceContext", "open_context"]
 

@@ -2,7 +2,7 @@
 
 `open_store` opens a store from a URL. It imports the implementation (`memory`, `local`, `s3`) that the
 URL needs. The port is in `api`; `body`, `arguments` and `s3_options` have rules for arguments, and
-`counting` a store that counts requests.
+`counting_store` a store that counts requests.
 """
 
 from commitlog.stores.api import (

@@ -324,8 +324,8 @@ class Table(abc.ABC):
     def check(self) -> None:
         """Make sure that the table is there, fits `schema`, and is of no newer format.
 
-        A table without a version marker but with the right keys, as other tools make it, is adopted:
-        it gets the marker. Raises `TableNotFound`, `WrongTableSchema`, `FormatTooNew`.
+        A table without a version marker but with the right keys, as other tools make it, gets
+        the marker. Raises `TableNotFound`, `WrongTableSchema`, `FormatTooNew`.
         """
 
     @abc.abstractmethod

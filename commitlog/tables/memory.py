@@ -82,7 +82,7 @@ class MemoryTable(Table):
         url: ``memory://name``, shared by that name within the process as long as a table of it is open,
             or ``memory://`` for a table of its own.
         schema: the keys of its items.
-        clock: the clock for `sweep` and the creation time.
+        clock: the clock for `remove_expired` and the creation time.
 
     Transaction tokens are not kept: no response from memory can be lost.
     """
@@ -194,7 +194,7 @@ class MemoryTable(Table):
 
     # expiry
 
-    def sweep(self) -> int:
+    def remove_expired(self) -> int:
         """Remove the items whose time is past, and return how many those were."""
         attribute = self.schema.ttl_attribute
         now = self._clock.epoch()

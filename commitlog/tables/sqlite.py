@@ -61,18 +61,18 @@ from commitlog.urls import Url
 __all__ = ["SqliteTable"]
 
 #: Expired items are looked for on a write at most this often, in seconds, and this many at a time: a
-#: sweep must not make others wait. While there are more, the next one comes sooner.
-_SWEEP_INTERVAL = 60.0
-_SWEEP_AGAIN = 1.0
-_SWEEP_BATCH = 100
-#: An item is removed this many seconds after a sweep has first found it expired: the wall clock may have
-#: been set forward, and then the lease of a writer who is at work seems to have expired long ago.
-_SWEEP_DELAY = 6 * 3600
+#: removal must not make others wait. While there are more, the next one comes sooner.
+_EXPIRY_INTERVAL = 60.0
+_EXPIRY_AGAIN = 1.0
+_EXPIRY_BATCH = 100
+#: An item is removed this many seconds after it was first found expired: the wall clock may have been
+#: set forward, and then the lease of a writer who is at work seems to have expired long ago.
+_EXPIRY_DELAY = 6 * 3600
 #: Puts in one transaction; other writers wait for it.
 _PUT_BATCH = 100
 
 # Keys as bytes of UTF-8: SQLite compares blobs byte by byte, whatever collation it was built with.
-# `expires` is when an item expires; after a sweep has found it expired, the negative of when it will be
+# `expires` is when an item expires; after a search has found it expired, the negative of when it will be
 # removed. (Versions that do not know of that remove it at once, as they do all that is expired.)
 _LAYOUT = """
 CREATE TABLE items (
@@ -102,7 +102,7 @@ class SqliteTable(Table):
     Args:
         url: ``sqlite:///absolute/path``.
         schema: the keys of its items.
-        clock: the clock for sweeping and the creation time.
+        clock: the clock for expiry and the creation time.
         busy_timeout: maximum wait for other writers in seconds, after which `Unavailable` is raised;
             by a transaction not later than `TRANSACT_WITHIN` seconds after its call.
 
@@ -120,7 +120,7 @@ class SqliteTable(Table):
         # Two connections, since a reader need not wait for another thread's fsync.
         self._reader = Connection(self._path, schema, busy_timeout=busy_timeout, prepare=self._prepare)
         self._writer = Connection(self._path, schema, busy_timeout=busy_timeout, prepare=self._prepare)
-        self._next_sweep = clock.monotonic()
+        self._next_removal = clock.monotonic()
 
     def __repr__(self) -> str:
         return f"SqliteTable({self.url!r})"
@@ -188,7 +188,7 @@ class SqliteTable(Table):
                 if failed is not None:
                     raise failed
             self._apply(connection, key, write)
-            self._sweep_sometimes(connection)
+            self._remove_expired_sometimes(connection)
 
     # many items
 
@@ -250,12 +250,12 @@ class SqliteTable(Table):
             judge([(key, each, self._judged(connection, key, each.condition)) for key, each in pairs])
             for key, write in pairs:
                 self._apply(connection, key, write)
-            self._sweep_sometimes(connection)
+            self._remove_expired_sometimes(connection)
 
     # expiry
 
-    def sweep(self) -> int:
-        """Remove the items that an earlier sweep found expired hours ago; return how many those were.
+    def remove_expired(self) -> int:
+        """Remove the items that an earlier call found expired hours ago; return how many those were.
 
         The items that it finds expired itself are left for a later one.
         """
@@ -263,24 +263,24 @@ class SqliteTable(Table):
         more = True
         while more:
             with self._writer.transaction() as connection:
-                batch, more = self._sweep(connection)
+                batch, more = self._remove_expired(connection)
             removed += batch
         return removed
 
-    def _sweep_sometimes(self, connection: sqlite3.Connection) -> None:
+    def _remove_expired_sometimes(self, connection: sqlite3.Connection) -> None:
         now = self._clock.monotonic()
-        if now >= self._next_sweep:
-            _, more = self._sweep(connection)
-            self._next_sweep = now + (_SWEEP_AGAIN if more else _SWEEP_INTERVAL)
+        if now >= self._next_removal:
+            _, more = self._remove_expired(connection)
+            self._next_removal = now + (_EXPIRY_AGAIN if more else _EXPIRY_INTERVAL)
 
-    def _sweep(self, connection: sqlite3.Connection) -> tuple[int, bool]:
+    def _remove_expired(self, connection: sqlite3.Connection) -> tuple[int, bool]:
         """Remove and find some; return how many were removed, and whether there may be more to do."""
         now = int(self._clock.epoch())
-        due = now + _SWEEP_DELAY
+        due = now + _EXPIRY_DELAY
         remove = f"DELETE FROM items WHERE {_SOME}"
         mark = f"UPDATE items SET expires = {-due} WHERE {_SOME}"
         done = [
-            connection.execute(statement, (low, high, _SWEEP_BATCH)).rowcount
+            connection.execute(statement, (low, high, _EXPIRY_BATCH)).rowcount
             for statement, low, high in (
                 (remove, -now + 1, -1),
                 (mark, 0, now - 1),
@@ -288,7 +288,7 @@ class SqliteTable(Table):
                 (mark, -(2**63), -due - 1),
             )
         ]
-        return done[0], max(done) == _SWEEP_BATCH
+        return done[0], max(done) == _EXPIRY_BATCH
 
     def close(self) -> None:
         self._reader.close()

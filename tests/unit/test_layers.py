@@ -36,8 +36,8 @@ PROTOCOLS = {"commit", "oplog", "outputs", "ingest", "namespace"}
 
 #: The modules that define ports, and those that count the requests to any implementation.
 PORTS = {
-    *("commitlog.stores.api", "commitlog.stores.body", "commitlog.stores.counting"),
-    *("commitlog.tables.api", "commitlog.tables.counting"),
+    *("commitlog.stores.api", "commitlog.stores.body", "commitlog.stores.counting_store"),
+    *("commitlog.tables.api", "commitlog.tables.counting_table"),
 }
 
 #: What a protocol does not import: services, threads, time, chance and files.

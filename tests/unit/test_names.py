@@ -19,6 +19,8 @@ PUBLIC = {module.name: module for module in MODULES.values() if module.is_packag
 COINAGES = {
     "about": "metadata, or the subject",
     "absence": "missing",
+    "adopt": "stage, or import",
+    "adoption": "import",
     "anew": "again",
     "brought": "the result",
     "cargo": "batch",
@@ -38,6 +40,7 @@ COINAGES = {
     "tally": "counts",
     "told": "reported, or outcome",
     "trials": "failures",
+    "trouble": "interruption, or failure",
     "turns": "locking",
     "words": "ids, or versions",
 }

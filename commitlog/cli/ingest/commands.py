@@ -16,7 +16,7 @@ from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.exit_status import Exit, message_of, print_error, status_of
 from commitlog.cli.ingest.report import (
     SourceReport,
-    counting,
+    listing_progress,
     metrics_text,
     problem_lines,
     problem_record,
@@ -134,7 +134,7 @@ def status(
             continue
         try:
             if not no_backlog:
-                with counting(f"listing the input of {printable(name)}") as listed:
+                with listing_progress(f"listing the input of {printable(name)}") as listed:
                     admin = _with_input(connection, table, name, input)
                     report = evolve(report, backlog=admin.backlog(listed=listed))
         except CommitError as error:
@@ -190,7 +190,7 @@ def files(
                 for line in problem_lines(problem, now=now):
                     click.echo(line)
     if waiting or not problems:
-        with counting("listing", hidden=sys.stdout.isatty()) as listed:
+        with listing_progress("listing", hidden=sys.stdout.isatty()) as listed:
             for each in admin.waiting(listed=listed):
                 if json:
                     print_json({"state": "waiting", **slice_record(each, now=now)})

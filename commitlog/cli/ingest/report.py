@@ -22,7 +22,7 @@ from commitlog.ingest.quarantine import Kind
 
 __all__ = [
     "SourceReport",
-    "counting",
+    "listing_progress",
     "metrics_text",
     "problem_lines",
     "problem_record",
@@ -209,7 +209,7 @@ def metrics_text(reports: Sequence[SourceReport]) -> str:
 
 
 @contextmanager
-def counting(label: str, *, hidden: bool = False) -> Iterator[Callable[[], object]]:
+def listing_progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[], object]]:
     """Show the number of listed objects on a terminal. Yield the function to call for each."""
     with click.progressbar(
         itertools.count(),

@@ -514,7 +514,7 @@ def _staged(running: _Running, files: Iterable[Mapping[str, Any]]) -> list[Stage
         file.staged.path: join(output.path, file.staged.path.removeprefix(top)) for file in placed
     }
     with closing(LocalStore(output.store.url)) as store:
-        uploads = store.adopt(targets, key=running.job.attempt)
+        uploads = store.stage_files(targets, key=running.job.attempt)
     return [evolve(file, staged=staged) for file, staged in zip(placed, uploads, strict=True)]
 
 

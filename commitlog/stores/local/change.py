@@ -74,7 +74,7 @@ class Change:
         if old is not None and old.st_ino != body.st_ino:
             self._leave(old)
 
-    def adopt(self, parts: tuple[str, ...], record: Upload) -> os.stat_result:
+    def stage_file(self, parts: tuple[str, ...], record: Upload) -> os.stat_result:
         """Turn a file into a staged body, unless it is one already; return its status."""
         self._check_nested(parts)
         file = self.base.staged_file(record.upload_id)

@@ -130,7 +130,7 @@ class Base:
             _drop(transaction, self.staged_file(upload_id))
             transaction.unstage(upload_id)
 
-    def sweep(self) -> None:
+    def remove_stale(self) -> None:
         """Remove bodies whose writers have died. Never raises."""
         with suppress(OSError, CommitError):
             for name in filter(_NAME.fullmatch, os.listdir(self._private(_WRITING))):
@@ -145,7 +145,7 @@ class Base:
                     finally:
                         os.close(fd)
 
-    def sweep_staged(self) -> None:
+    def remove_stale_uploads(self) -> None:
         """Remove staged bodies without a record, and records without a body.
 
         Both are made and removed together in one transaction, so a crash alone can part them.

@@ -357,7 +357,7 @@ class LocalStore(ObjectStore):
         record = Upload(upload_id, "/".join(base.above + parts), self._clock.epoch())
         return LocalWriter(base, record, path, Row(secrets.token_hex(16), kept))
 
-    def adopt(self, files: Mapping[str, str], *, key: str) -> tuple[Staged, ...]:
+    def stage_files(self, files: Mapping[str, str], *, key: str) -> tuple[Staged, ...]:
         """Turn finished files of another program below the root into staged uploads.
 
         No byte is copied: a file loses its old name, and waits to be published under the new one. A
@@ -367,19 +367,20 @@ class LocalStore(ObjectStore):
         Args:
             files: for the path of each file, the path at which it is to appear. No process may write to
                 the file any more.
-            key: a unique name of the adoption, the same in a repeated call.
+            key: a unique name of the call, the same in a repeated call.
 
         Returns the uploads, in the order of `files`; durable, if the store is.
 
         Raises:
-            NotFound: one of them is neither a file nor an upload of the same adoption. Nothing happened.
+            NotFound: one of them is neither a file nor an upload of the same call. Nothing happened.
             InvalidPath: a path is invalid, leads through a symbolic link, or is on another file system.
                 As after any other error, files may have been dropped or may be staged.
         """
         parts = {_split(source): _split(target) for source, target in files.items()}
         base = self._base()
         ids = {
-            source: _adoption(key, base.above + source, base.above + parts[source]) for source in parts
+            source: _upload_of_file(key, base.above + source, base.above + parts[source])
+            for source in parts
         }
         for source, (upload_id, _) in ids.items():
             self._sync_file(base, source, or_else=base.staged_file(upload_id))
@@ -387,12 +388,12 @@ class LocalStore(ObjectStore):
         staged: list[Staged] = []
         while batch := tuple(islice(rest, _BATCH)):
             # In one transaction, so that a crash alone can part a body from its record.
-            with explained("adoption"), base.index.recording() as transaction:
+            with explained("staging of files"), base.index.recording() as transaction:
                 change = Change(base, transaction)
                 for source, target in batch:
                     upload_id, nonce = ids[source]
                     record = Upload(upload_id, "/".join(base.above + target), self._clock.epoch())
-                    found = change.adopt(base.above + source, record)
+                    found = change.stage_file(base.above + source, record)
                     transaction.record(found, Row(secrets.token_hex(16), {NONCE: nonce}))
                     path = "/".join(target)
                     staged.append(
@@ -430,8 +431,8 @@ class LocalStore(ObjectStore):
         base = self._existing()
         if base is None:
             return iter(())
-        base.sweep()
-        base.sweep_staged()
+        base.remove_stale()
+        base.remove_stale_uploads()
         uploads = base.index.read(lambda transaction: transaction.uploads(base.prefix + prefix))
         return (
             StagedInfo(
@@ -463,7 +464,7 @@ class LocalStore(ObjectStore):
         base = self._found
         if base is None or not base.is_there:
             base = self._found = make_base(self._root, durable=self._durable)
-            base.sweep()
+            base.remove_stale()
         return base
 
     def _base_of_deletion(self) -> Base | None:
@@ -604,8 +605,8 @@ def _split(path: str) -> tuple[str, ...]:
     return parts
 
 
-def _adoption(key: str, source: tuple[str, ...], target: tuple[str, ...]) -> tuple[str, str]:
-    """Return the upload id and the nonce of an adopted file, the same ones for the same arguments."""
+def _upload_of_file(key: str, source: tuple[str, ...], target: tuple[str, ...]) -> tuple[str, str]:
+    """Return the upload id and the nonce of a staged file, the same ones for the same arguments."""
     text = json.dumps([key, source, target])
     digest = hashlib.sha256(text.encode()).hexdigest()
     return digest[:32], digest[32:]

@@ -211,8 +211,8 @@ class _Again(Exception):
 def reasons_of(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the reason of cancellation of each operation; empty if the response has none."""
     reasons = answer.get("CancellationReasons")
-    told = isinstance(reasons, list) and all(isinstance(reason, dict) for reason in reasons)
-    return reasons if told else ()  # type: ignore[return-value]
+    has_reasons = isinstance(reasons, list) and all(isinstance(reason, dict) for reason in reasons)
+    return reasons if has_reasons else ()  # type: ignore[return-value]
 
 
 def _worth_repeating(code: str, answer: Mapping[str, Any]) -> str | None:

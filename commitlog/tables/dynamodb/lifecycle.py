@@ -78,7 +78,7 @@ class Lifecycle:
         self._verify_keys(description)
         found = self._marked_format()
         if found is None:
-            found = self._adopt(description)
+            found = self._add_marker(description)
         elif tagged:
             # Who just opens a table goes by the item: a look at the tags is one more request, and
             # an account has few of them.
@@ -207,8 +207,8 @@ class Lifecycle:
         marker = self._marker(self.schema)
         return None if marker is None else self._format_in(marker)
 
-    def _adopt(self, description: Mapping[str, Any]) -> int:
-        """Mark a table that bears no marker, and return its format."""
+    def _add_marker(self, description: Mapping[str, Any]) -> int:
+        """Add the marker to a table that has none, and return its format."""
         tagged = self._tagged_format(description)
         if tagged is not None and tagged > TABLE_FORMAT:
             return tagged

@@ -17,7 +17,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from commitlog.cli import main
-from commitlog.cli.ingest.report import counting
+from commitlog.cli.ingest.report import listing_progress
 from commitlog.clock import SystemClock
 from commitlog.errors import InputUnreadable
 from commitlog.ingest import (
@@ -363,7 +363,7 @@ def test_a_long_listing_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> N
         (io.StringIO(), False, False),
     ):
         monkeypatch.setattr("sys.stderr", stream)
-        with counting("listing", hidden=hidden) as listed:
+        with listing_progress("listing", hidden=hidden) as listed:
             for _ in range(2500):
                 listed()
         assert ("listing: 2500 objects" in stream.getvalue()) is shown

@@ -266,26 +266,26 @@ def test_reads_do_not_wait_for_a_writer(table: SqliteTable, other_writer: sqlite
 # -- expiry -----------------------------------------------------------------------------------------
 
 
-def test_a_sweep_removes_items_found_expired_hours_ago(path: Path) -> None:
-    """It removes all items that an earlier sweep found expired."""
+def test_items_found_expired_hours_ago_are_removed(path: Path) -> None:
+    """It removes all items that an earlier call found expired."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
-        table.put({"path": "first", "etag": "*"})  # with the sweep of this minute
+        table.put({"path": "first", "etag": "*"})  # with the removal of this minute
         for i in range(150):
             table.put({"path": f"past-{i}", "etag": "*", "ttl": 1009})
         for name, ttl in (("now", 1010), ("future", 1011), ("far", 10**30), ("word", "1")):
             table.put({"path": name, "etag": "*", "ttl": ttl})
         table.put({"path": "ancient", "etag": "*", "ttl": -(10**30)})
         clock.advance(10)
-        assert table.sweep() == 0
+        assert table.remove_expired() == 0
         clock.advance(6 * HOUR)
-        assert table.sweep() == 0
+        assert table.remove_expired() == 0
         clock.advance(1)
-        assert table.sweep() == 151
+        assert table.remove_expired() == 151
         left = {item["path"] for item in table.scan()}
         assert left == {"first", "now", "future", "far", "word"}
-        assert table.sweep() == 0
+        assert table.remove_expired() == 0
 
 
 def test_a_rewritten_item_has_its_own_expiry(path: Path) -> None:
@@ -295,29 +295,29 @@ def test_a_rewritten_item_has_its_own_expiry(path: Path) -> None:
         table.create()
         table.put({"path": "a", "etag": "*", "ttl": 1001})
         clock.advance(10)
-        table.sweep()
+        table.remove_expired()
         clock.advance(HOUR)
         table.put({"path": "a", "etag": "*", "ttl": 1000 + 6 * HOUR})
         clock.advance(5 * HOUR + 60)
-        assert table.sweep() == 0
+        assert table.remove_expired() == 0
         clock.advance(5 * HOUR)
-        assert table.sweep() == 0
+        assert table.remove_expired() == 0
         clock.advance(HOUR + 1)
-        assert table.sweep() == 1
+        assert table.remove_expired() == 1
 
 
-def test_items_expire_after_a_sweep_with_a_clock_that_is_ahead(path: Path) -> None:
-    """They are removed hours after the next sweep with a correct clock."""
+def test_items_expire_after_a_removal_with_a_clock_that_is_ahead(path: Path) -> None:
+    """They are removed hours after the next removal with a correct clock."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
         table.put({"path": "a", "etag": "*", "ttl": 2000})
         clock.set_forward(10**9)
-        table.sweep()
+        table.remove_expired()
         clock.set_forward(-(10**9))
-        assert table.sweep() == 0
+        assert table.remove_expired() == 0
         clock.advance(6 * HOUR + 1)
-        assert table.sweep() == 1
+        assert table.remove_expired() == 1
 
 
 def test_an_earlier_version_removes_expired_items(path: Path) -> None:
@@ -328,7 +328,7 @@ def test_an_earlier_version_removes_expired_items(path: Path) -> None:
         table.put({"path": "a", "etag": "*", "ttl": 1001})
         table.put({"path": "b", "etag": "*", "ttl": 1100})
         clock.advance(10)
-        table.sweep()
+        table.remove_expired()
     _spoil(path, "DELETE FROM items WHERE expires < 1010")
     with closing(_open(path, clock=clock)) as table:
         assert [item["path"] for item in table.scan()] == ["b"]
@@ -352,7 +352,7 @@ def test_writes_remove_expired_items(path: Path) -> None:
         assert [write_after(seconds) for seconds in (0.5, 0.5)] == [50, 0]
 
 
-def test_an_expired_item_exists_until_the_sweep(path: Path) -> None:
+def test_an_expired_item_exists_until_its_removal(path: Path) -> None:
     """Reads and conditions of writes see the expired item until it is removed."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:

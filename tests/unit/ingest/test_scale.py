@@ -14,7 +14,7 @@ from attrs import frozen
 from commitlog._util.request_stats import RequestRecorder
 from commitlog.ingest import Ingest, IngestSettings
 from commitlog.namespace import RequestStats
-from commitlog.tables.counting import CountingTable
+from commitlog.tables.counting_table import CountingTable
 from commitlog.testing import ManualClock
 from support.ingest import Vast, state_table
 

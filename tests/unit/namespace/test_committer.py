@@ -607,7 +607,7 @@ def test_the_target_is_renamed_during_a_job() -> None:
 
 
 @define
-class Trouble:
+class Interruption:
     """A job that was published despite a fault, and its state afterwards."""
 
     site: Site
@@ -622,7 +622,9 @@ class Trouble:
         return (publication or self.publication).abort(self.attempt, self.files)
 
 
-def troubles(mode: Mode, before: str | None, act: Step, *, lasting: bool = False) -> Iterator[Trouble]:
+def interruptions(
+    mode: Mode, before: str | None, act: Step, *, lasting: bool = False
+) -> Iterator[Interruption]:
     """Publish job ``x`` repeatedly, each time with an action instead of another request."""
     for at in count():
         site = Site()
@@ -637,7 +639,7 @@ def troubles(mode: Mode, before: str | None, act: Step, *, lasting: bool = False
                 publication.publish(attempt, files)
             except (CommitError, Dies) as caught:
                 error = caught
-        yield Trouble(site, publication, attempt, files, error, disturbance.reached)
+        yield Interruption(site, publication, attempt, files, error, disturbance.reached)
         if not disturbance.reached:
             return
 
@@ -668,13 +670,13 @@ def test_a_crash_publishes_all_or_nothing(mode: Mode, before: str | None, done: 
 
     nothing, whole = results(mode, before)
     seen = []
-    for trouble in troubles(mode, before, die):
-        site, again = trouble.site, trouble.site.driver()
-        assert isinstance(trouble.error, Dies) == trouble.reached
+    for interruption in interruptions(mode, before, die):
+        site, again = interruption.site, interruption.site.driver()
+        assert isinstance(interruption.error, Dies) == interruption.reached
         assert site.rows() in (nothing, whole)
         published = site.rows() == whole
         seen.append(published)
-        assert trouble.abort(again) == (not published)
+        assert interruption.abort(again) == (not published)
         retried = outcome(partial(run, again, site.files("x"), "x", mode))
         assert retried is (JobAlreadyCommitted if published else None)
         assert site.rows() == whole and site.staged() == []
@@ -694,15 +696,15 @@ def lose(done: bool, what: str, perform: Callable[[], object]) -> None:
 def test_a_lost_answer_publishes_once(mode: Mode, before: str | None, done: bool) -> None:
     """The driver learns that the job is published; if only a read failed, it can try again."""
     nothing, whole = results(mode, before)
-    for trouble in troubles(mode, before, partial(lose, done)):
-        site, publication = trouble.site, trouble.publication
-        if trouble.error is not None:
-            assert isinstance(trouble.error, Unavailable)
+    for interruption in interruptions(mode, before, partial(lose, done)):
+        site, publication = interruption.site, interruption.publication
+        if interruption.error is not None:
+            assert isinstance(interruption.error, Unavailable)
             assert site.rows() == nothing
-            publication.publish(trouble.attempt, trouble.files)
+            publication.publish(interruption.attempt, interruption.files)
         assert site.rows() == whole
-        assert publication.find(trouble.attempt) is not None
-        assert not trouble.abort()
+        assert publication.find(interruption.attempt) is not None
+        assert not interruption.abort()
         site.audit()
 
 
@@ -720,16 +722,16 @@ def test_an_unreachable_table_leaves_the_outcome_unknown(
 
     nothing, whole = results(mode, before)
     unknown = 0
-    for trouble in troubles(mode, before, hush, lasting=True):
+    for interruption in interruptions(mode, before, hush, lasting=True):
         heard.clear()
-        unknown += isinstance(trouble.error, OutcomeUnknown)
-        published = not trouble.abort(trouble.site.driver())
-        assert trouble.site.rows() == (whole if published else nothing)
-        if trouble.error is None:
+        unknown += isinstance(interruption.error, OutcomeUnknown)
+        published = not interruption.abort(interruption.site.driver())
+        assert interruption.site.rows() == (whole if published else nothing)
+        if interruption.error is None:
             assert published
-        elif not isinstance(trouble.error, OutcomeUnknown):
-            assert isinstance(trouble.error, Unavailable) and not published
-        trouble.site.audit()
+        elif not isinstance(interruption.error, OutcomeUnknown):
+            assert isinstance(interruption.error, Unavailable) and not published
+        interruption.site.audit()
     assert unknown
 
 

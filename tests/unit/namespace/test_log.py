@@ -25,10 +25,10 @@ from commitlog.errors import (
 from commitlog.namespace import Namespace
 from commitlog.namespace.write.transaction import RESEND_WITHIN, SEND_WITHIN
 from commitlog.oplog import Decision, Operation, OperationLog
-from commitlog.stores.counting import CountingStore
+from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import TRANSACT_WITHIN, Item, Table
-from commitlog.tables.counting import CountingTable
+from commitlog.tables.counting_table import CountingTable
 from commitlog.testing import ManualClock
 from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable, outcome
 

@@ -22,7 +22,7 @@ from commitlog.outputs.checkpoints import INTERVAL, LANDMARK
 from commitlog.outputs.manifest import MANIFEST_FILES
 from commitlog.outputs.pending import INLINE_FILES, PendingJob
 from commitlog.stores.api import ObjectData, PutResult, Staged
-from commitlog.stores.counting import CountingStore
+from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from sim.nodes import LongestPause

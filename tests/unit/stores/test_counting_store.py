@@ -6,7 +6,7 @@ from attrs import fields
 
 from commitlog._util.request_stats import RequestRecorder
 from commitlog.namespace import RequestCounts
-from commitlog.stores.counting import CountingStore
+from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import check_object_store
 

@@ -802,7 +802,7 @@ def test_an_interrupted_publish_can_be_repeated(store: LocalStore, root: Path) -
     assert _private(root) == [] and not list(store.list_staged())
 
 
-def test_sweeping_a_second_name_of_an_object_keeps_the_object(
+def test_removing_a_second_name_of_an_object_keeps_the_object(
     store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hidden name that is left after publishing is swept. The object keeps its etag and metadata."""
@@ -1103,7 +1103,7 @@ def test_requests_expire_by_the_clock_of_the_store(root: Path) -> None:
 
 
 def test_the_slower_creator_of_the_index_may_lose_its_scratch_file(tmp_path: Path) -> None:
-    """The first sweep of the faster process removes the scratch file that the slower one is writing."""
+    """The first clean-up of the faster process removes the scratch file that the slower one writes."""
     Index.create(str(tmp_path / "index"), str(tmp_path / "scratch"), durable=True)
     Index.create(str(tmp_path / "index"), str(tmp_path / "gone" / "scratch"), durable=True)
     with pytest.raises(CommitError):

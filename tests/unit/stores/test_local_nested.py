@@ -111,7 +111,7 @@ def test_an_index_in_a_nested_directory_is_respected(tmp_path: Path) -> None:
         lambda: whole.copy("beside", "inner/counter"),
         lambda: whole.delete("inner/counter"),
         lambda: whole.publish(staged),
-        lambda: whole.adopt({"inner/counter": "elsewhere"}, key="k"),
+        lambda: whole.stage_files({"inner/counter": "elsewhere"}, key="k"),
     ):
         with pytest.raises(ConfigurationError, match="its own index"):
             change()

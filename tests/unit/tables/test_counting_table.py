@@ -8,7 +8,7 @@ from attrs import evolve, fields
 from commitlog._util.request_stats import RequestRecorder
 from commitlog.errors import CommitError, OutcomeUnknown
 from commitlog.namespace import NAMESPACE_SCHEMA, RequestCounts
-from commitlog.tables.counting import CountingTable
+from commitlog.tables.counting_table import CountingTable
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock, check_table
 from commitlog.urls import parse_table_url

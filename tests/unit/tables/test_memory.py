@@ -53,7 +53,7 @@ def test_returned_items_are_copies() -> None:
     assert table.get(Key("a")) == {"path": "a", "n": 1}
 
 
-def test_a_sweep_removes_expired_items() -> None:
+def test_expired_items_are_removed() -> None:
     """It removes the items that have expired by the table's clock. Until then all readers see them."""
     clock = ManualClock(epoch=1000.0)
     table = _open("memory://", clock)
@@ -64,6 +64,6 @@ def test_a_sweep_removes_expired_items() -> None:
     table.put({"path": "word", "ttl": "1"})
     clock.advance(10)
     assert table.get(Key("past")) is not None
-    assert table.sweep() == 1
+    assert table.remove_expired() == 1
     assert {item["path"] for item in table.scan()} == {"now", "future", "never", "word"}
-    assert table.sweep() == 0
+    assert table.remove_expired() == 0
