@@ -54,7 +54,7 @@ class TrashReport:
 
 @frozen(kw_only=True)
 class TrashEmptier:
-    """A sweeper, which empties the trash of one namespace.
+    """Removes the contents of the trash of one namespace.
 
     A directory in the trash has no guard records, so no entry can be added to it. Its subdirectories
     move into the trash themselves, which closes them too; its files become garbage; it is removed when
@@ -136,7 +136,7 @@ class TrashEmptier:
             done.files += len(files)
             done.notify()
         elif len(files) > 1:
-            # One was renamed away or removed by another sweeper, or together they are too large.
+            # One was renamed away or removed by another client, or together they are too large.
             half = len(files) // 2
             self._remove(files[:half], done)
             self._remove(files[half:], done)
@@ -180,7 +180,7 @@ class TrashEmptier:
 
 @define
 class _Progress:
-    """The progress of a sweep.
+    """The progress of `TrashEmptier.empty`.
 
     Attributes:
         progress: called with the report so far.
