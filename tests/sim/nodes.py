@@ -1,15 +1,16 @@
-"""Clocks, retry policies and combined programs of simulated nodes."""
+"""Clocks, retry policies and combined programs of simulated nodes, and the worlds that they form."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
 from commitlog._util.retry import Backoff
-from commitlog.testing.sim import Node
+from commitlog.testing.sim import Choices, Node, Simulation, World
 
 __all__ = [
     "ACCURATE",
@@ -21,6 +22,7 @@ __all__ = [
     "repeated",
     "seeded_backoff",
     "start_lives",
+    "world_builder",
 ]
 
 
@@ -29,6 +31,14 @@ class _HasNode(Protocol):
     def node(self) -> Node: ...
 
 
+class _Judged(Protocol):
+    @property
+    def simulation(self) -> Simulation: ...
+
+    def judge(self) -> Counter[str] | None: ...
+
+
+_World = TypeVar("_World", bound=_Judged)
 _Client = TypeVar("_Client")
 _ClientOfNode = TypeVar("_ClientOfNode", bound=_HasNode)
 
@@ -121,3 +131,39 @@ def repeated(
             call(client)
 
     return program
+
+
+def world_builder(
+    make: Callable[..., _World],
+    start: Callable[[_World, str], object],
+    *,
+    nodes: Collection[str],
+    simulation: Callable[[Choices], Simulation] = Simulation,
+    clocks: Mapping[str, ClockSkew] | None = None,
+    outcomes: Counter[str] | None = None,
+) -> World:
+    """Return a world for `explore`.
+
+    Args:
+        make: makes the world of a simulation, with the argument `nodes`: the clock of each node.
+        start: starts the program of a node, given the world and the node's name.
+        nodes: the names of the nodes.
+        simulation: makes the simulation, with its faults.
+        clocks: the clocks of nodes that are not correct.
+        outcomes: a counter to which the outcomes of all completed runs are added.
+    """
+
+    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        skews = {name: (clocks or {}).get(name, ACCURATE) for name in nodes}
+        world = make(simulation(choices), nodes=skews)
+        for name in nodes:
+            start(world, name)
+
+        def judge() -> None:
+            found = world.judge()
+            if outcomes is not None:
+                outcomes.update(found)
+
+        return world.simulation, judge
+
+    return build

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -30,7 +31,7 @@ from commitlog.testing.sim import (
 )
 from sim.ingest.actions import Upload, run_query
 from sim.ingest.judge import check_delivered_once, drain, missing_bytes
-from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff
+from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, world_builder
 from support.ingest import Bucket, Checkpoint, Engine, Record, records_of, state_table
 from support.library import GetClass, original
 
@@ -235,17 +236,11 @@ def world_of(
         options: those of `IngestWorld`, except `nodes`.
     """
 
-    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        nodes = {name: (clocks or {}).get(name, ACCURATE) for name in programs}
-        world = IngestWorld(simulation(choices), nodes=nodes, **options)
-        for name, arguments in programs.items():
-            world.start(name, **arguments)
-
-        def judge() -> None:
-            found = world.judge()
-            if outcomes is not None:
-                outcomes.update(found)
-
-        return world.simulation, judge
-
-    return build
+    return world_builder(
+        partial(IngestWorld, **options),
+        lambda world, name: world.start(name, **programs[name]),
+        nodes=programs,
+        simulation=simulation,
+        clocks=clocks,
+        outcomes=outcomes,
+    )

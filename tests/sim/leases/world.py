@@ -35,7 +35,7 @@ from commitlog.testing.sim import (
 from commitlog.urls import parse_table_url
 from sim.leases.actions import Client, Program
 from sim.leases.judge import OrderedRecorder, Server, check_history, read_all
-from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, start_lives
+from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, start_lives, world_builder
 from support.commit import proven
 
 __all__ = ["SMALL", "CommitWorld", "world_of"]
@@ -196,11 +196,10 @@ def world_of(
         options: those of `CommitWorld`, except `nodes`.
     """
 
-    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        nodes = {name: (clocks or {}).get(name, ACCURATE) for name in programs}
-        world = CommitWorld(simulation(choices), nodes=nodes, **options)
-        for name, program in programs.items():
-            world.start(name, program, restart=program if restarts else None)
-        return world.simulation, world.judge
+    def start(world: CommitWorld, name: str) -> None:
+        program = programs[name]
+        world.start(name, program, restart=program if restarts else None)
 
-    return build
+    return world_builder(
+        partial(CommitWorld, **options), start, nodes=programs, simulation=simulation, clocks=clocks
+    )

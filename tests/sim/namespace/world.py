@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from commitlog._util.retry import Backoff
@@ -34,7 +35,7 @@ from commitlog.testing.sim import (
 from sim.namespace.actions import Action, Program
 from sim.namespace.judge import NAME, Call, Known, NamespaceJudge
 from sim.namespace.servers import WatchedStore, WatchedTable
-from sim.nodes import ACCURATE, ClockSkew, LongestPause, check_ended
+from sim.nodes import ClockSkew, LongestPause, check_ended, start_lives, world_builder
 from support.library import GetClass, original
 
 #: Faults of requests.
@@ -183,19 +184,19 @@ class NamespaceWorld(NamespaceJudge):
     def start(self, name: str, program: Program, *, restart: bool = False, **options: Any) -> None:
         """Start a program on the node of that name; with `restart`, start it again after a crash.
 
-        Other options are those of `Node.start`.
+        Other options are those of `sim.nodes.start_lives`.
         """
         node = self.nodes[name]
 
-        def live() -> None:
-            namespace = self._client(node)
+        def live(namespace: Namespace) -> None:
             for step in program:
                 if isinstance(step, Action):
                     self._do(node, namespace, step)
                 else:
                     node.clock.sleep(step)
 
-        node.start(live, restart=live if restart else None, **options)
+        again = live if restart else None
+        start_lives(node, partial(self._client, node), live, restart=again, **options)
 
     def _client(self, node: Node) -> Namespace:
         backoff = self._backoff(node.name)
@@ -319,19 +320,14 @@ def world_of(
         options: those of `NamespaceWorld`, except `nodes`.
     """
 
-    known = Known()
+    def start(world: NamespaceWorld, name: str) -> None:
+        world.start(name, programs[name], restart=name in restarts, after=after.get(name, 0.0))
 
-    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        nodes = {name: clocks.get(name, ACCURATE) for name in programs}
-        world = kind(simulation(choices), nodes=nodes, known=known, **options)
-        for name, program in programs.items():
-            world.start(name, program, restart=name in restarts, after=after.get(name, 0.0))
-
-        def judge() -> None:
-            found = world.judge()
-            if outcomes is not None:
-                outcomes.update(found)
-
-        return world.simulation, judge
-
-    return build
+    return world_builder(
+        partial(kind, known=Known(), **options),
+        start,
+        nodes=programs,
+        simulation=simulation,
+        clocks=clocks,
+        outcomes=outcomes,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from commitlog._util.retry import Backoff
@@ -15,7 +16,7 @@ from commitlog.commit import ConditionalStore
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import Choices, Node, SimulatedStore, Simulation, World, store_state
-from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff
+from sim.nodes import ClockSkew, check_ended, fixed_backoff, start_lives, world_builder
 from sim.oplog.actions import DONE, Client, Program, recovery_judge
 from sim.oplog.judge import LogTruth, WatchedStore
 
@@ -64,27 +65,24 @@ class LogWorld:
         simulation.add_state(self.truth.state)
         simulation.add_state(lambda: tuple(self.operations))
 
-    def start(self, name: str, program: Program, **options: Any) -> None:
+    def start(self, name: str, program: Program, *, restart: bool = False, **options: Any) -> None:
         """Start a program on the node of that name; with `restart`, start it again after a crash.
 
-        Other options are those of `Node.start`.
+        Other options are those of `sim.nodes.start_lives`.
         """
+        again = program if restart else None
+        start_lives(self.nodes[name], partial(self._client, name), program, restart=again, **options)
+
+    def _client(self, name: str) -> Client:
         node = self.nodes[name]
-        restart = options.pop("restart", False)
-
-        def live() -> None:
-            store = ConditionalStore(
-                SimulatedStore(node, self._server),
-                clock=node.clock,
-                backoff=self._backoff(name),
-                new_id=node.new_id,
-            )
-            log = self._connect(
-                store, "log", clock=node.clock, retention=self.retention, new_id=node.new_id
-            )
-            program(Client(world=self, node=node, store=store, log=log))
-
-        node.start(live, restart=live if restart else None, **options)
+        store = ConditionalStore(
+            SimulatedStore(node, self._server),
+            clock=node.clock,
+            backoff=self._backoff(name),
+            new_id=node.new_id,
+        )
+        log = self._connect(store, "log", clock=node.clock, retention=self.retention, new_id=node.new_id)
+        return Client(world=self, node=node, store=store, log=log)
 
     def judge(self) -> Counter[str]:
         """Raise `AssertionError` if a run that has ended is wrong; return `outcomes`.
@@ -132,16 +130,10 @@ def world_of(
         options: those of `LogWorld`, except `nodes`.
     """
 
-    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        world = LogWorld(simulation(choices), nodes=dict.fromkeys(programs, ACCURATE), **options)
-        for name, program in programs.items():
-            world.start(name, program, after=(after or {}).get(name, 0.0))
-
-        def judge() -> None:
-            found = world.judge()
-            if outcomes is not None:
-                outcomes.update(found)
-
-        return world.simulation, judge
-
-    return build
+    return world_builder(
+        partial(LogWorld, **options),
+        lambda world, name: world.start(name, programs[name], after=(after or {}).get(name, 0.0)),
+        nodes=programs,
+        simulation=simulation,
+        outcomes=outcomes,
+    )

@@ -39,7 +39,7 @@ from commitlog.testing.sim import (
 )
 from commitlog.urls import parse_table_url
 from sim.leases.world import SMALL
-from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, start_lives
+from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, start_lives, world_builder
 from sim.outputs.actions import Client, Program
 from sim.outputs.judge import Truth, WatchedStore, content
 
@@ -237,22 +237,19 @@ def world_of(
         options: those of `OutputWorld`, except `nodes`.
     """
 
-    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        nodes = {name: (clocks or {}).get(name, ACCURATE) for name in programs}
-        world = OutputWorld(simulation(choices), nodes=nodes, **options)
-        for name, program in programs.items():
-            world.start(
-                name,
-                program,
-                after=(after or {}).get(name, 0.0),
-                restart=(restart or {}).get(name),
-            )
+    def start(world: OutputWorld, name: str) -> None:
+        world.start(
+            name,
+            programs[name],
+            after=(after or {}).get(name, 0.0),
+            restart=(restart or {}).get(name),
+        )
 
-        def judge() -> None:
-            found = world.judge()
-            if outcomes is not None:
-                outcomes.update(found)
-
-        return world.simulation, judge
-
-    return build
+    return world_builder(
+        partial(OutputWorld, **options),
+        start,
+        nodes=programs,
+        simulation=simulation,
+        clocks=clocks,
+        outcomes=outcomes,
+    )
