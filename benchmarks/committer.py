@@ -29,7 +29,7 @@ import s3a_commits
 import scale
 import store_commits
 from attrs import frozen
-from measure import Cost, cost_of, ratio, versions
+from measure import Cost, cost_of, print_ratios, ratio, versions
 from s3a_commits import S3aSizes, Shape
 
 from commitlog.spark.targets.base import PUBLISHERS
@@ -308,10 +308,12 @@ def _show(report: dict[str, Any]) -> None:
         _show_scale(report["scale"])
     if "s3a" in report:
         _show_s3a(report["s3a"])
-    print("\nratios (rows per second; tiny: time; commit: seconds per file)")
-    for name, value in report["ratios"].items():
-        aim = f"  (aim: {AIMS[name]})" if name in AIMS else ""
-        print(f"  {name:40}{value:10.4f}{aim}")
+    print_ratios(
+        "ratios (rows per second; tiny: time; commit: seconds per file)",
+        report["ratios"],
+        AIMS,
+        digits=4,
+    )
 
 
 def _show_store(figures: dict[str, Any]) -> None:

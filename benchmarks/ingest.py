@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import ingest_history
 from attrs import frozen
 from ingest_data import ROW_BYTES, DataSet, write_json, write_parquet
-from measure import ratio, versions
+from measure import print_ratios, ratio, versions
 
 if TYPE_CHECKING:
     from ingest_queries import Run
@@ -267,10 +267,11 @@ def _show(report: Mapping[str, Any]) -> None:
             head = f"{row['data']:16}{row['files']:6}{row['megabytes']:7.0f}{row['rows']:10}"
             times = f"{row['wall_seconds']:9.2f}{row['batch_seconds']:9.2f}{row['cpu_seconds']:8.1f}"
             print(f"{head}  {row['way']:16}{times}{row['rows_per_second']:10}")
-    print("\nratios (growth: the longest history over the shortest; others: rows per second)")
-    for name, value in report["ratios"].items():
-        aim = f"  (aim: {AIMS[name]})" if name in AIMS else ""
-        print(f"  {name:44}{value:10.3f}{aim}")
+    print_ratios(
+        "ratios (growth: the longest history over the shortest; others: rows per second)",
+        report["ratios"],
+        AIMS,
+    )
 
 
 if __name__ == "__main__":

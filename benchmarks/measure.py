@@ -11,7 +11,7 @@ import platform
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
 import psutil
@@ -19,7 +19,7 @@ from attrs import frozen
 
 from commitlog.testing.proxy import Proxy
 
-__all__ = ["Cost", "cost_of", "kind_of", "ratio", "requests_of", "versions"]
+__all__ = ["Cost", "cost_of", "kind_of", "print_ratios", "ratio", "requests_of", "versions"]
 
 
 @frozen
@@ -123,3 +123,13 @@ def versions(*packages: str) -> dict[str, str]:
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
+
+
+def print_ratios(
+    heading: str, ratios: Mapping[str, float], aims: Mapping[str, object], *, digits: int = 3
+) -> None:
+    """Print ratios by name, each with its aim if it has one."""
+    print(f"\n{heading}")
+    for name, value in ratios.items():
+        aim = f"  (aim: {aims[name]})" if name in aims else ""
+        print(f"  {name:52}{value:12.{digits}f}{aim}")

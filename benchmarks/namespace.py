@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
-from measure import versions
+from measure import print_ratios, versions
 from namespace_publish import PublishSizes, measure_publishing
 from namespace_rates import RateSizes, measure_rates
 from namespace_renames import RenameSizes, measure_renames, measure_s3fs
@@ -201,10 +201,12 @@ def _show(report: Mapping[str, Any]) -> None:
         for row in report["publish"]:
             point = row.get("commit_point_seconds", row["seconds"])
             print(f"{row['way']:26}{row['files']:8}{row['seconds']:10.3f}{point:10.3f}")
-    print("\nratios of times (of rates, where that is said); below 1: ours is the faster")
-    for name, value in report["ratios"].items():
-        aim = f"  (aim: {AIMS[name]})" if name in AIMS else ""
-        print(f"  {name:52}{value:12.6f}{aim}")
+    print_ratios(
+        "ratios of times (of rates, where that is said); below 1: ours is the faster",
+        report["ratios"],
+        AIMS,
+        digits=6,
+    )
 
 
 if __name__ == "__main__":
