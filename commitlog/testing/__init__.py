@@ -5,6 +5,7 @@
   `history`, `recorder`, `recorded_store`, `linearizability`, `linearization` (the search) and
   `counterexample`.
 * `ManualClock` (module `clock`) only moves when a test advances it.
+* `processes` has the life of the processes that the proxy and the stress test start.
 * `commitlog.testing.sim` is the simulator, `commitlog.testing.stress` a stress test of real servers, and
   `commitlog.testing.proxy` an unreliable network.
 """

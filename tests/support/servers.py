@@ -26,10 +26,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from commitlog.errors import ConfigurationError, Unavailable
+from commitlog.testing.processes import ProcessOwner
 
 __all__ = ["Dynalite", "Juicefs", "Ministack", "Seaweedfs", "Server"]
 
@@ -51,7 +51,7 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 
-class Server(abc.ABC):
+class Server(ProcessOwner):
     """A server process; the base of all the servers here.
 
     Args:
@@ -77,23 +77,6 @@ class Server(abc.ABC):
         self._clients: dict[str, Any] = {}
 
     # life
-
-    def __enter__(self) -> Self:
-        self._directory = Path(tempfile.mkdtemp(prefix=f"commitlog-{self._name}-"))
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def stop(self) -> None:
         """End the server and remove its data. Idempotent."""
@@ -170,6 +153,7 @@ class Server(abc.ABC):
         return type(self).__name__.lower()
 
     def _start(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix=f"commitlog-{self._name}-"))
         deadline = time.monotonic() + self._startup_timeout
         while True:
             self._ports = _free_ports(self._port_count)

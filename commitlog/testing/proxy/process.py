@@ -8,18 +8,18 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from attrs import asdict
 
 from commitlog.errors import Unavailable
+from commitlog.testing.processes import ProcessOwner
 from commitlog.testing.proxy.faults import Fault, Hazard, Strike
 
 __all__ = ["Proxy"]
 
 
-class Proxy:
+class Proxy(ProcessOwner):
     """A proxy in front of `upstream`, as a context manager.
 
     Args:
@@ -52,7 +52,7 @@ class Proxy:
         self._port = 0
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Self:
+    def _start(self) -> None:
         code = "from commitlog.testing.proxy.relay import main; main()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, json.dumps(self._settings)],
@@ -60,20 +60,7 @@ class Proxy:
             stdout=subprocess.PIPE,
             text=True,
         )
-        try:
-            self._port = self._answer()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
+        self._port = self._answer()
 
     def stop(self) -> None:
         """End the proxy; requests under way are cut off. Idempotent."""

@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from attrs import asdict, evolve
 
+from commitlog.testing.processes import ProcessOwner
 from commitlog.testing.stress.worker import Schedule, Task
 
 __all__ = ["Fleet"]
@@ -22,7 +22,7 @@ __all__ = ["Fleet"]
 _TAIL = 2000
 
 
-class Fleet:
+class Fleet(ProcessOwner):
     """A context manager of worker processes: no process outlives it. Not thread-safe.
 
     Args:
@@ -43,25 +43,12 @@ class Fleet:
         #: The names of workers that failed, with the end of their error output.
         self.failures: list[str] = []
 
-    def __enter__(self) -> Self:
-        try:
-            for worker in range(len(self._lives)):
-                self._processes.append(self._start(worker))
-            for process in self._processes:
-                assert process.stdout is not None
-                process.stdout.readline()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
+    def _start(self) -> None:
+        for worker in range(len(self._lives)):
+            self._processes.append(self._start_worker(worker))
+        for process in self._processes:
+            assert process.stdout is not None
+            process.stdout.readline()
 
     def stop(self) -> None:
         """Kill all workers that still run. Idempotent."""
@@ -88,7 +75,7 @@ class Fleet:
         if number == signal.SIGKILL and process.wait() == -signal.SIGKILL:
             process.communicate()
             self._lives[worker] += 1
-            self._processes[worker] = self._start(worker)
+            self._processes[worker] = self._start_worker(worker)
 
     def join(self, deadline: float) -> float:
         """Wait until all workers have finished; return the `time.monotonic` time of the last one.
@@ -112,7 +99,7 @@ class Fleet:
                     self.failures.append(f"{self._name(worker)} ended with status {status}:\n{output}")
         return done
 
-    def _start(self, worker: int) -> subprocess.Popen[bytes]:
+    def _start_worker(self, worker: int) -> subprocess.Popen[bytes]:
         task, name = self._tasks[worker], self._name(worker)
         with open(self._errors(worker), "wb") as errors:
             process = subprocess.Popen(
