@@ -32,7 +32,7 @@ class LeaseSettings:
         max_clock_skew_rate: how many times faster any clock (a writer's or the store's) may run than any
             other, at least 1. A waiter waits for the holder's timeout times this.
         ttl: seconds after which the table may drop a record, at least
-            2 × timeout × max_clock_skew_rate: a record must outlive everybody who remembers it.
+            2 × timeout × max_clock_skew_rate: a record must outlive every client that has read it.
         test_interval: seconds between two looks while waiting.
         max_wait: most seconds to wait for other holders before `LeaseTimeout`; None: as long as it
             takes, which for one dead holder is its timeout × max_clock_skew_rate.

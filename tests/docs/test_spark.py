@@ -19,6 +19,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 _OF_SPARK = re.compile(r"[Ss]park|\.write\.|writeStream")
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
+#: Commands of a page that make the files of its examples.
+_PREPARATION = re.compile(r"^\$ (mkdir .*)$", re.MULTILINE)
+
 #: Pages with Spark examples, and the setup that their text assumes and no example does.
 PAGES = {
     "README.md": "",
@@ -94,6 +97,8 @@ def test_examples_of_spark_run(page: str, tmp_path: Path) -> None:
     for landing in ("data/landing", "s3/landing/events"):
         (tmp_path / landing).mkdir(parents=True)
         (tmp_path / landing / "one.json").write_text('{"id": 1}\n')
+    for command in _PREPARATION.findall((ROOT / page).read_text()):
+        subprocess.run(command, cwd=tmp_path, shell=True, check=True)
     (tmp_path / "var/lib/node_exporter").mkdir(parents=True)
     names = f"sqlite://{tmp_path}/names.sqlite"
     create_namespace("lake", store=str(tmp_path / "lake"), metadata=names)

@@ -10,7 +10,7 @@ import pytest
 from support.source import MODULES, Module, circles
 
 #: The layers from the lowest. A package imports packages of lower layers, and none of its own layer.
-FLOORS = (
+LAYERS = (
     {"errors", "clock"},
     {"_util"},
     {"extras", "paths", "spark_jar"},
@@ -64,30 +64,30 @@ CONFINED = {
 }
 
 
-def _floor(package: str) -> int:
+def _layer(package: str) -> int:
     # The package itself exports names of the packages up to `outputs`.
     package = package or "outputs"
-    return next(level for level, packages in enumerate(FLOORS) if package in packages)
+    return next(level for level, packages in enumerate(LAYERS) if package in packages)
 
 
 def _package(name: str) -> str:
     return MODULES[name].package
 
 
-def test_every_package_has_a_floor() -> None:
-    """Each package and each module at the top is on one floor."""
+def test_every_package_has_a_layer() -> None:
+    """Each package and each module at the top is in one layer."""
     packages = {module.package for module in MODULES.values()} - {""}
-    assert packages <= set().union(*FLOORS)
+    assert packages <= set().union(*LAYERS)
 
 
 def test_imports_point_down() -> None:
-    """A module imports its own package, and packages on lower floors."""
+    """A module imports its own package, and packages of lower layers."""
     upward = [
         f"{module} imports {name}"
         for module in MODULES.values()
         for name in module.own_imports
         if module.name != "commitlog" and _package(name) != module.package
-        if _floor(_package(name)) >= _floor(module.package)
+        if _layer(_package(name)) >= _layer(module.package)
     ]
     assert not upward
 
