@@ -226,9 +226,9 @@ def break_(
     """Release the leases on PATH once their holders can no longer write.
 
     PATH is a whole key without the bucket, as "lease list" prints it. After the command, the next
-    writer of PATH does not have to wait. First it waits for the timeout x max_clock_skew_rate of each
-    holder, as any client does, for all leases at the same time. No option shortens the wait: a holder
-    that is alive could then overwrite the work of the next one.
+    writer of PATH does not have to wait. The command first waits for the timeout x max_clock_skew_rate
+    of each holder, as any client does, for all leases at the same time. No option shortens the wait: a
+    holder that is alive could then overwrite the work of the next one.
 
     If a lease ends while the command waits, because its holder or another client is active, it is not
     changed; this is not an error. A holder that renews its lease restarts the count. With --max-wait,

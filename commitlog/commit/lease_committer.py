@@ -308,7 +308,7 @@ class LeaseCommitter:
                 return obstacle.record, look
             if now >= give_up:
                 raise LeaseTimeout(
-                    f"another writer holds the lease on {mutation.path!r} which can be reclaimed in "
+                    f"another writer holds the lease on {mutation.path!r}, which can be reclaimed in "
                     f"at most {due - now:.1f} s; nothing was written"
                 )
             now = self._clock.monotonic()
