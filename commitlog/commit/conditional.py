@@ -312,7 +312,7 @@ class ConditionalStore:
         except CommitError as error:
             raise OutcomeUnknown(
                 f"{source!r} was copied to {target!r}, but the source may not have been removed "
-                f"({error}). Check the source, and remove it if you do not need it"
+                f"({error}). Both may exist: check the source, and remove it if you do not need it"
             ) from error
         return result
 
