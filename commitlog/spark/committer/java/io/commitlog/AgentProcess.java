@@ -1,5 +1,6 @@
 package io.commitlog;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
@@ -64,21 +65,12 @@ final class AgentProcess implements Runnable {
         try {
             BufferedReader lines =
                 new BufferedReader(new InputStreamReader(process.getInputStream(), "UTF-8"));
-            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                JsonNode answer = JSON.readTree(line);
-                if (answer == null || !answer.has("id")) {
-                    throw new IOException("not an answer: " + line);
-                }
-                Long id = Long.valueOf(answer.get("id").asLong());
-                synchronized (answers) {
-                    if (answers.containsKey(id)) {
-                        answers.put(id, answer);
-                        answers.notifyAll();
-                    }
-                }
+            String line = lines.readLine();
+            while (line != null && take(line)) {
+                line = lines.readLine();
             }
         } catch (IOException e) {
-            LOG.warn("an answer of the commit agent could not be read", e);
+            LOG.warn("the answers of the commit agent could not be read", e);
         } finally {
             if (waitFor(10) == null) { // it has closed its output only
                 kill();
@@ -89,6 +81,40 @@ final class AgentProcess implements Runnable {
             }
             Agent.ended(this);
         }
+    }
+
+    /**
+     * Takes a line of the standard output; returns false if it is no answer, which ends the process.
+     *
+     * An answer may have secrets, and so may the message of Jackson, which quotes it on some Sparks: neither
+     * is logged.
+     */
+    private boolean take(String line) {
+        JsonNode answer = null;
+        String kind = "without an id";
+        try {
+            answer = JSON.readTree(line);
+        } catch (JsonProcessingException e) {
+            kind = "that is not JSON";
+        }
+        if (answer == null || !answer.has("id")) {
+            String problem = "it wrote a line of " + line.length() + " characters " + kind
+                + " in place of an answer";
+            synchronized (lastLines) {
+                lastLines.add(problem);
+            }
+            LOG.warn("the commit agent is ended: {}", problem);
+            kill();
+            return false;
+        }
+        Long id = Long.valueOf(answer.get("id").asLong());
+        synchronized (answers) {
+            if (answers.containsKey(id)) {
+                answers.put(id, answer);
+                answers.notifyAll();
+            }
+        }
+        return true;
     }
 
     /**
