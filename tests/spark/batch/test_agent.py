@@ -102,10 +102,39 @@ def test_an_interpreter_without_a_package_is_refused(
 
 
 def test_an_interpreter_that_is_no_python_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Its error output is part of the error; a line of its standard output is no answer."""
+    """Its output is part of the error; a line of its standard output is no answer."""
     python = script(tmp_path / "python", "#!/bin/sh", "echo hello", "echo no such option >&2", "exit 7")
     error = refused(spark, tmp_path / "out", python)
-    assert "exit code 7" in error and "no such option" in error, error
+    assert "exit code 7" in error and "no such option" in error and "    hello" in error, error
+
+
+def test_a_greeting_of_the_interpreter_is_skipped(
+    spark: SparkSession, spark_logs: SparkLogs, tmp_path: Path
+) -> None:
+    """A script may print lines before it starts Python. They are logged."""
+    greeting = ["Loading the environment…", "", '{"id": "daily"}', "17", "x" * 1000]
+    lines = [f"echo {shlex.quote(line)}" for line in greeting]
+    python = script(tmp_path / "python", "#!/bin/sh", *lines, f'exec {sys.executable} "$@"')
+    with other_interpreter(spark, python):
+        spark.range(3).write.parquet(str(tmp_path / "out"))
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 3
+    log = spark_logs.log.read_text()
+    for line in ("Loading the environment…", "17", "x" * 200 + "..."):
+        assert f"WARN Agent: {line}\n" in log, line
+
+
+def test_a_greeting_is_part_of_the_error(spark: SparkSession, tmp_path: Path) -> None:
+    """If there is nothing else."""
+    python = script(tmp_path / "python", "#!/bin/sh", "echo 'usage: tool [-h]'", "exit 2")
+    error = refused(spark, tmp_path / "out", python)
+    assert "exit code 2\n    usage: tool [-h]\n" in error, error
+
+
+def test_greetings_without_end_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """The process is ended."""
+    error = refused(spark, tmp_path / "out", script(tmp_path / "python", "#!/bin/sh", "exec yes"))
+    assert "exit code 137\n    y\n" in error, error
+    assert "it wrote a line of 1 characters that is not JSON" in error
 
 
 def test_the_output_of_the_agent_is_in_the_log_of_spark(

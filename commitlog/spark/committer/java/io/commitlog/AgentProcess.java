@@ -20,7 +20,8 @@ import org.slf4j.LoggerFactory;
 /**
  * One process of the commit agent, commitlog.spark.committer.agent, which has the protocol. Thread-safe.
  *
- * A thread reads its answers, another one logs what it writes to its standard error.
+ * A thread reads its answers, another one logs what it writes to its standard error. Lines of its standard output
+ * before its first answer are logged, too: scripts that set up an environment print greetings.
  */
 final class AgentProcess implements Runnable {
     /** Version of the requests and answers. */
@@ -29,6 +30,8 @@ final class AgentProcess implements Runnable {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Logger LOG = LoggerFactory.getLogger("io.commitlog.Agent");
     private static final int KEPT_LINES = 20;
+    private static final int GREETINGS = 200; // lines at most
+    private static final int SHOWN = 200; // characters of such a line
 
     private final Process process;
     private final OutputStream requests;
@@ -37,6 +40,10 @@ final class AgentProcess implements Runnable {
     private final Thread logger;
     private long lastId = 0;
     private boolean ended = false;
+
+    // Of the thread that reads.
+    private boolean answered = false; // it has no secrets before
+    private int greetings = 0;
 
     /** Starts the process. `pythonPath` is added to its PYTHONPATH. */
     AgentProcess(List command, String pythonPath) throws IOException {
@@ -87,7 +94,7 @@ final class AgentProcess implements Runnable {
      * Takes a line of the standard output; returns false if it is no answer, which ends the process.
      *
      * An answer may have secrets, and so may the message of Jackson, which quotes it on some Sparks: neither
-     * is logged.
+     * is logged. Other lines before the first answer are.
      */
     private boolean take(String line) {
         JsonNode answer = null;
@@ -98,18 +105,20 @@ final class AgentProcess implements Runnable {
             kind = "that is not JSON";
         }
         if (answer == null || !answer.has("id")) {
+            if (!answered && greetings++ < GREETINGS) {
+                log(line.length() > SHOWN ? line.substring(0, SHOWN) + "..." : line);
+                return true;
+            }
             String problem = "it wrote a line of " + line.length() + " characters " + kind
                 + " in place of an answer";
-            synchronized (lastLines) {
-                lastLines.add(problem);
-            }
-            LOG.warn("the commit agent is ended: {}", problem);
+            log("the commit agent is ended: " + problem);
             kill();
             return false;
         }
         Long id = Long.valueOf(answer.get("id").asLong());
         synchronized (answers) {
             if (answers.containsKey(id)) {
+                answered = true;
                 answers.put(id, answer);
                 answers.notifyAll();
             }
@@ -134,9 +143,14 @@ final class AgentProcess implements Runnable {
             sent.put("version", Integer.valueOf(PROTOCOL));
             sent.put("id", id);
             byte[] line = (JSON.writeValueAsString(sent) + "\n").getBytes("UTF-8");
-            synchronized (requests) {
-                requests.write(line);
-                requests.flush();
+            try {
+                synchronized (requests) {
+                    requests.write(line);
+                    requests.flush();
+                }
+            } catch (IOException e) {
+                awaitEnd();
+                throw e;
             }
             JsonNode answer = await(id, seconds);
             if (answer.has("error")) {
@@ -175,6 +189,21 @@ final class AgentProcess implements Runnable {
         }
     }
 
+    /** Waits until all lines of a process are read that has closed its standard input; some seconds at most. */
+    private void awaitEnd() {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+        synchronized (answers) {
+            try {
+                for (long left = 15000; !ended && left > 0;) {
+                    answers.wait(left);
+                    left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
+                }
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
     /** Returns whether the process can take requests. */
     boolean isRunning() {
         synchronized (answers) {
@@ -182,7 +211,7 @@ final class AgentProcess implements Runnable {
         }
     }
 
-    /** Returns how the process ended, with the last lines that it wrote to its standard error. */
+    /** Returns how the process ended, with the last lines that were logged. */
     String epitaph() {
         Integer code = waitFor(5);
         try {
@@ -224,6 +253,17 @@ final class AgentProcess implements Runnable {
         process.destroyForcibly();
     }
 
+    /** Logs a line, and keeps it for the error if the process ends. */
+    private void log(String line) {
+        synchronized (lastLines) {
+            lastLines.add(line);
+            if (lastLines.size() > KEPT_LINES) {
+                lastLines.removeFirst();
+            }
+        }
+        LOG.warn(line);
+    }
+
     /** Logs the lines of the standard error. */
     private final class ErrorLines implements Runnable {
         public void run() {
@@ -231,13 +271,7 @@ final class AgentProcess implements Runnable {
                 InputStream errors = process.getErrorStream();
                 BufferedReader lines = new BufferedReader(new InputStreamReader(errors, "UTF-8"));
                 for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                    synchronized (lastLines) {
-                        lastLines.add(line);
-                        if (lastLines.size() > KEPT_LINES) {
-                            lastLines.removeFirst();
-                        }
-                    }
-                    LOG.warn(line);
+                    log(line);
                 }
             } catch (IOException e) {
                 LOG.debug("the standard error of the commit agent is closed", e);
