@@ -165,10 +165,10 @@ class AgentDriver:
         assert line, self.stderr()
         return line.rstrip("\n")
 
-    def go_on(self) -> None:
-        """Send a line."""
+    def go_on(self, line: str = "") -> None:
+        """Send a line, which it waits for."""
         assert self.process.stdin is not None
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
     def stderr(self) -> str:

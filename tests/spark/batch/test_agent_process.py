@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from support.agent_driver import AgentDriver, agent_program
@@ -37,3 +40,80 @@ agent.main()
     assert outcome.startswith("begin: commitlog.errors.OutcomeUnknown: ") and shown in outcome
     assert log.count(f"WARN Agent: the commit agent is ended: {shown}") == 3
     assert "hunter2" not in outcome + log and "secretAccessKey" not in outcome + log
+
+
+def blocked(directory: Path) -> tuple[str, Path]:
+    """Create an interpreter that blocks until its standard input ends.
+
+    Returns its path, and a fifo from which the test reads the process id of each one.
+    """
+    fifo = directory / "pids"
+    os.mkfifo(fifo)
+    path = directory / "python"
+    path.write_text(f'#!/bin/sh\necho $$ > "{fifo}"\nexec cat > "{directory}/input"\n')
+    path.chmod(0o755)
+    return str(path), fifo
+
+
+def test_a_start_is_shared_and_ends_when_spark_stops(tmp_path: Path) -> None:
+    """Jobs wait for one start together, can be interrupted, and fail when Spark stops, at once."""
+    body = """
+        Agent.startInBackground(conf);
+        Thread[] jobs = new Thread[3];
+        for (int i = 0; i < jobs.length; i++) {
+            jobs[i] = asking(begin(path));
+            untilItWaits(jobs[i]);
+        }
+        print("waiting");
+        INPUT.readLine();
+        jobs[0].interrupt();
+        jobs[0].join();
+        Agent.stop();
+        for (int i = 0; i < jobs.length; i++) {
+            jobs[i].join();
+        }
+        print("over");
+        INPUT.readLine();
+    """
+    python, fifo = blocked(tmp_path)
+    with AgentDriver(tmp_path, body, python=python) as driver:
+        process = psutil.Process(int(fifo.read_text()))
+        assert driver.line() == "waiting"
+        driver.go_on()
+        unavailable = "begin: commitlog.errors.Unavailable:"
+        assert driver.line() == f"{unavailable} interrupted while the commit agent started"
+        assert driver.line() == "interrupted"
+        stopped = f"{unavailable} Spark was stopped while the commit agent started"
+        assert [driver.line() for _ in range(3)] == [stopped, stopped, "over"]
+        psutil.wait_procs([process], timeout=20)
+        assert not process.is_running() and driver.children() == []
+        driver.go_on()
+        assert driver.end() == []
+
+
+def test_a_failed_start_fails_all_that_wait_for_it(tmp_path: Path) -> None:
+    """The next job starts another agent, which commits."""
+    body = """
+        Thread[] jobs = new Thread[2];
+        for (int i = 0; i < jobs.length; i++) {
+            jobs[i] = asking(begin(path));
+            untilItWaits(jobs[i]);
+        }
+        print("waiting");
+        for (int i = 0; i < jobs.length; i++) {
+            jobs[i].join();
+        }
+        conf.set("spark.commitlog.python", INPUT.readLine());
+        ask(ending("abort", ask(begin(path))));
+    """
+    body = "Agent.startInBackground(conf);" + body
+    python, fifo = blocked(tmp_path)
+    with AgentDriver(tmp_path, body, python=python) as driver:
+        process = psutil.Process(int(fifo.read_text()))
+        assert driver.line() == "waiting"
+        process.kill()
+        failed = "begin: commitlog.errors.ConfigurationError: the commit agent ended at its start"
+        for _ in range(2):
+            assert driver.line().startswith(failed)
+        driver.go_on(sys.executable)
+        assert driver.end() == ["begin: done", "abort: done"]

@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeoutException;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkContext$;
@@ -35,8 +36,9 @@ final class Agent {
         + " is ' + sys.version); sys.path = [p for p in sys.path if p] + sys.argv[1:];"
         + " from commitlog.spark.committer import agent; agent.main()";
 
-    private static final Object LOCK = new Object();
+    private static final Object LOCK = new Object(); // not held while a process starts or answers
     private static AgentProcess current;
+    private static Start starting; // null if none is under way
     private static int restarts = 0; // in a row, without an answer to a request of a job
     private static final Map jobs = new LinkedHashMap(); // states of the jobs under way
     private static boolean stopping = false; // Spark stops; jobs under way may still have to be aborted
@@ -49,30 +51,27 @@ final class Agent {
         synchronized (LOCK) {
             known = conf;
             stopping = false;
+            underWay(conf);
         }
-        startThread(conf);
     }
 
-    private static void startThread(final SparkConf conf) {
-        Thread thread = new Thread(new Runnable() {
-            public void run() {
-                try {
-                    running(conf);
-                } catch (RuntimeException e) {
-                    LOG.warn("the commit agent could not be started; jobs that write will fail: {}",
-                        e.getMessage());
-                }
-            }
-        }, "commitlog-agent-start");
-        thread.setDaemon(true);
-        thread.start();
-    }
-
-    /** Ends the agent when no job is under way. A later request starts another one. */
+    /**
+     * Ends the agent when no job is under way, and at once if it is starting: callers that wait for it fail.
+     * A later request starts another one.
+     */
     static void stop() {
+        AgentProcess unfinished = null;
         synchronized (LOCK) {
             stopping = true;
             endIfStopped();
+            if (jobs.isEmpty() && starting != null) {
+                unfinished = starting.process;
+                starting.end(null, new CommitException(
+                    "commitlog.errors.Unavailable: Spark was stopped while the commit agent started", null));
+            }
+        }
+        if (unfinished != null) {
+            unfinished.kill();
         }
     }
 
@@ -86,14 +85,26 @@ final class Agent {
 
     /** Sends a request and returns the answer. Throws CommitException with an error of the agent. */
     static JsonNode ask(Map request) {
+        Patience patience = Patience.untilInterrupted(0);
+        try {
+            return ask(request, patience);
+        } finally {
+            patience.restore();
+        }
+    }
+
+    private static JsonNode ask(Map request, Patience patience) {
         for (int i = 1;; i++) {
-            AgentProcess agent = running(conf());
+            AgentProcess agent = running(conf(), patience);
             try {
-                JsonNode answer = agent.ask(request, 0);
+                JsonNode answer = agent.ask(request, patience);
                 synchronized (LOCK) {
                     restarts = 0;
                 }
                 return answer;
+            } catch (TimeoutException e) {
+                throw new CommitException(
+                    "commitlog.errors.OutcomeUnknown: interrupted while the commit agent worked", e);
             } catch (IOException e) {
                 String cause = "the commit agent ended during " + request.get("call") + ", with "
                     + agent.epitaph();
@@ -135,7 +146,10 @@ final class Agent {
         if (needed) {
             LOG.warn("the commit agent ended, with {}; another one sends the heartbeats of running jobs",
                 agent.epitaph());
-            startThread(conf());
+            SparkConf conf = conf();
+            synchronized (LOCK) {
+                underWay(conf);
+            }
         }
     }
 
@@ -150,27 +164,135 @@ final class Agent {
         }
     }
 
-    private static AgentProcess running(SparkConf conf) {
+    /** Returns the agent; waits for it, if it is starting. */
+    private static AgentProcess running(SparkConf conf, Patience patience) {
         synchronized (LOCK) {
-            if (current == null || !current.isRunning()) {
-                AgentProcess started = start(conf);
-                for (Object state : jobs.values()) {
-                    Map request = new HashMap();
-                    request.put("call", "resume");
-                    request.put("state", state);
-                    try {
-                        started.ask(request, START_SECONDS);
-                    } catch (Exception e) {
-                        LOG.warn("the heartbeats of a job could not be resumed: {}", e.getMessage());
-                    }
-                }
-                current = started;
+            Start start = underWay(conf);
+            if (start == null) {
+                return current;
             }
-            return current;
+            start.waiting++;
+            try {
+                while (!start.over) {
+                    patience.await(LOCK);
+                }
+            } catch (TimeoutException e) {
+                throw new CommitException(
+                    "commitlog.errors.Unavailable: interrupted while the commit agent started", e);
+            } finally {
+                start.waiting--;
+            }
+            if (start.failure != null) {
+                throw new CommitException(start.failure.getMessage(), start.failure);
+            }
+            return start.agent;
         }
     }
 
-    private static AgentProcess start(SparkConf conf) {
+    /** Returns null if the agent runs, or else its start, which all callers share. LOCK is held. */
+    private static Start underWay(SparkConf conf) {
+        if (current != null && current.isRunning()) {
+            return null;
+        }
+        if (starting == null) {
+            Start start = new Start(conf);
+            Thread thread = new Thread(start, "commitlog-agent-start");
+            thread.setDaemon(true);
+            thread.start();
+            starting = start;
+        }
+        return starting;
+    }
+
+    /** The start of one agent, in a thread of its own. LOCK guards its fields. */
+    private static final class Start implements Runnable {
+        final SparkConf conf;
+        AgentProcess process; // null before there is one
+        int waiting = 0; // callers
+        boolean over = false;
+        AgentProcess agent; // the result
+        CommitException failure; // or the reason why there is none
+
+        Start(SparkConf conf) {
+            this.conf = conf;
+        }
+
+        public void run() {
+            AgentProcess started = null;
+            CommitException failed = null;
+            try {
+                started = start(this);
+                resume(started);
+            } catch (CommitException e) {
+                failed = e;
+            } catch (Throwable e) {
+                failed = new CommitException("the commit agent could not be started: " + e, e);
+            }
+            synchronized (LOCK) {
+                if (!over) {
+                    end(started, failed);
+                }
+            }
+            if (started != null && !started.isRunning()) {
+                ended(started); // it ended before it became the agent
+            }
+        }
+
+        /** Takes the process; returns false if the start is over. */
+        boolean takes(AgentProcess created) {
+            synchronized (LOCK) {
+                process = created;
+                return !over;
+            }
+        }
+
+        /** Ends the start with a result; LOCK is held. A failure is logged if no caller has it. */
+        void end(AgentProcess started, CommitException failed) {
+            over = true;
+            agent = started;
+            failure = failed;
+            starting = null;
+            if (started != null) {
+                current = started;
+            } else if (waiting == 0 && !stopping) {
+                LOG.warn("the commit agent could not be started; jobs that write will fail: {}",
+                    failed.getMessage());
+            }
+            LOCK.notifyAll();
+        }
+    }
+
+    /** Lets an agent send the heartbeats of the jobs under way. Later requests may rely on it. */
+    private static void resume(AgentProcess started) {
+        List states;
+        synchronized (LOCK) {
+            states = new ArrayList(jobs.values());
+        }
+        Patience patience = Patience.limited(START_SECONDS);
+        List sent = new ArrayList();
+        try {
+            for (Object state : states) {
+                Map request = new HashMap();
+                request.put("call", "resume");
+                request.put("state", state);
+                sent.add(started.send(request));
+            }
+            for (Object id : sent) {
+                try {
+                    started.answer((Long) id, patience);
+                } catch (CommitException e) {
+                    LOG.warn("the heartbeats of a job could not be resumed: {}", e.getMessage());
+                }
+            }
+        } catch (IOException e) {
+            LOG.warn("the heartbeats of jobs could not be resumed: {}", e.getMessage());
+        } catch (TimeoutException e) {
+            LOG.warn("the heartbeats of jobs were not resumed within {} seconds", Long.valueOf(START_SECONDS));
+        }
+    }
+
+    private static AgentProcess start(Start start) {
+        SparkConf conf = start.conf;
         String python = interpreter(conf);
         String advice = "Set " + PYTHON + " to a Python 3.11 or newer that has commitlog (pip install"
             + " commitlog-store pyarrow); nothing was written";
@@ -189,14 +311,22 @@ final class Agent {
             throw new CommitException("commitlog.errors.ConfigurationError: the commit agent could not be"
                 + " started with the interpreter " + python + " (" + e.getMessage() + "). " + advice, e);
         }
+        if (!start.takes(agent)) {
+            agent.kill();
+        }
         Map hello = new HashMap();
         hello.put("call", "hello");
         try {
-            agent.ask(hello, START_SECONDS);
+            agent.ask(hello, Patience.limited(START_SECONDS));
         } catch (IOException e) {
             agent.close();
             throw new CommitException("commitlog.errors.ConfigurationError: the commit agent ended at its"
                 + " start, with the interpreter " + python + " and " + agent.epitaph() + "\n" + advice, e);
+        } catch (TimeoutException e) {
+            agent.kill();
+            throw new CommitException("commitlog.errors.Unavailable: the commit agent did not answer within "
+                + START_SECONDS + " seconds, with the interpreter " + python + "; see " + PYTHON + ". It was"
+                + " killed: " + agent.epitaph(), e);
         } catch (CommitException e) {
             agent.kill();
             throw new CommitException(e.getMessage() + " (the commit agent, with the interpreter " + python

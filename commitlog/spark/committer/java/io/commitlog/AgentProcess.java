@@ -14,6 +14,7 @@ import java.util.LinkedList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -130,78 +131,69 @@ final class AgentProcess implements Runnable {
      * Sends a request and returns its answer.
      *
      * Throws IOException if the process ended before it answered: the request may have had its effect.
-     * Throws CommitException with an error of the agent, or if `seconds` passed (0: it waits on).
+     * Throws TimeoutException if the patience ended, and CommitException with an error of the agent.
      */
-    JsonNode ask(Map request, long seconds) throws IOException {
+    JsonNode ask(Map request, Patience patience) throws IOException, TimeoutException {
+        return answer(send(request), patience);
+    }
+
+    /** Sends a request; returns its id, for `answer`. */
+    Long send(Map request) throws IOException {
         Long id;
         synchronized (answers) {
             id = Long.valueOf(++lastId);
             answers.put(id, null);
         }
+        Map sent = new HashMap(request);
+        sent.put("version", Integer.valueOf(PROTOCOL));
+        sent.put("id", id);
+        byte[] line = (JSON.writeValueAsString(sent) + "\n").getBytes("UTF-8");
         try {
-            Map sent = new HashMap(request);
-            sent.put("version", Integer.valueOf(PROTOCOL));
-            sent.put("id", id);
-            byte[] line = (JSON.writeValueAsString(sent) + "\n").getBytes("UTF-8");
-            try {
-                synchronized (requests) {
-                    requests.write(line);
-                    requests.flush();
-                }
-            } catch (IOException e) {
-                awaitEnd();
-                throw e;
+            synchronized (requests) {
+                requests.write(line);
+                requests.flush();
             }
-            JsonNode answer = await(id, seconds);
-            if (answer.has("error")) {
-                throw new CommitException(answer.get("error").asText(), null);
-            }
-            return answer.get("answer");
-        } finally {
-            synchronized (answers) {
-                answers.remove(id);
-            }
+        } catch (IOException e) {
+            awaitEnd();
+            throw e;
         }
+        return id;
     }
 
-    private JsonNode await(Long id, long seconds) throws IOException {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
+    /** Returns the answer to a request that was sent; throws as `ask`. */
+    JsonNode answer(Long id, Patience patience) throws IOException, TimeoutException {
+        JsonNode answer;
         synchronized (answers) {
-            while (answers.get(id) == null) {
-                if (ended) {
-                    throw new IOException("the commit agent has ended");
+            try {
+                while (answers.get(id) == null) {
+                    if (ended) {
+                        throw new IOException("the commit agent has ended");
+                    }
+                    patience.await(answers);
                 }
-                long left = seconds == 0 ? 0 : TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime()) + 1;
-                if (left < 0 || (seconds != 0 && left == 0)) {
-                    throw new CommitException(
-                        "commitlog.errors.Unavailable: the commit agent did not answer within " + seconds
-                        + " seconds", null);
-                }
-                try {
-                    answers.wait(left);
-                } catch (InterruptedException e) {
-                    Thread.currentThread().interrupt();
-                    throw new CommitException(
-                        "commitlog.errors.OutcomeUnknown: interrupted while the commit agent worked", e);
-                }
+            } finally {
+                answer = (JsonNode) answers.remove(id);
             }
-            return (JsonNode) answers.get(id);
         }
+        if (answer.has("error")) {
+            throw new CommitException(answer.get("error").asText(), null);
+        }
+        return answer.get("answer");
     }
 
-    /** Waits until all lines of a process are read that has closed its standard input; some seconds at most. */
+    /** Waits until the lines of a process that takes no requests are read: it has ended, or is about to. */
     private void awaitEnd() {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+        Patience patience = Patience.limited(15);
         synchronized (answers) {
             try {
-                for (long left = 15000; !ended && left > 0;) {
-                    answers.wait(left);
-                    left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
+                while (!ended) {
+                    patience.await(answers);
                 }
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
+            } catch (TimeoutException e) {
+                LOG.debug("the commit agent takes no requests, and does not end", e);
             }
         }
+        patience.restore();
     }
 
     /** Returns whether the process can take requests. */
