@@ -37,6 +37,7 @@ __all__ = [
     "main",
     "other_interpreter",
     "trapped",
+    "traps_of",
 ]
 
 #: The setting of Spark with the interpreter of the agent.
@@ -63,7 +64,7 @@ def agent_interpreter(directory: Path, program: str = "from support.agent import
 @contextmanager
 def trapped(spark: SparkSession, url: str, job_id: str | None, trap: Trap) -> Iterator[None]:
     """Set a trap for the next job of the committer with that id and place."""
-    file = _traps(spark) / _name(url, job_id)
+    file = traps_of(spark) / _name(url, job_id)
     file.write_text(trap.to_json())
     try:
         yield
@@ -88,7 +89,7 @@ def other_interpreter(spark: SparkSession, path: str) -> Iterator[None]:
 @contextmanager
 def heartbeat_every(spark: SparkSession, seconds: float) -> Iterator[None]:
     """Let the agents of a session, which must have traps, send their heartbeats more often."""
-    file = _traps(spark) / "heartbeat"
+    file = traps_of(spark) / "heartbeat"
     file.write_text(str(seconds))
     kill_agent(spark)
     try:
@@ -121,7 +122,8 @@ def _jvm(spark: SparkSession) -> int:
     return int(gateway.proc.pid)
 
 
-def _traps(spark: SparkSession) -> Path:
+def traps_of(spark: SparkSession) -> Path:
+    """Return the directory of the traps of a session's usual interpreter."""
     return Path(spark.conf.get(SETTING) or "").parent / "traps"
 
 

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -174,6 +175,13 @@ class AgentDriver:
     def stderr(self) -> str:
         """Return its error output so far."""
         return Path(self._log.name).read_text()
+
+    def wait_for(self, text: str) -> None:
+        """Return once its error output has `text`."""
+        deadline = time.monotonic() + 100
+        while text not in self.stderr():
+            assert time.monotonic() < deadline, self.stderr()
+            time.sleep(0.05)
 
     def children(self) -> list[psutil.Process]:
         """Return its processes."""

@@ -81,9 +81,10 @@ def test_a_start_is_shared_and_ends_when_spark_stops(tmp_path: Path) -> None:
         assert driver.line() == "waiting"
         driver.go_on()
         unavailable = "begin: commitlog.errors.Unavailable:"
-        assert driver.line() == f"{unavailable} interrupted while the commit agent started"
+        interrupted = "interrupted while the commit agent started. Nothing was written"
+        assert driver.line() == f"{unavailable} {interrupted}"
         assert driver.line() == "interrupted"
-        stopped = f"{unavailable} Spark was stopped while the commit agent started"
+        stopped = f"{unavailable} Spark was stopped while the commit agent started. Nothing was written"
         assert [driver.line() for _ in range(3)] == [stopped, stopped, "over"]
         psutil.wait_procs([process], timeout=20)
         assert not process.is_running() and driver.children() == []
@@ -117,3 +118,31 @@ def test_a_failed_start_fails_all_that_wait_for_it(tmp_path: Path) -> None:
             assert driver.line().startswith(failed)
         driver.go_on(sys.executable)
         assert driver.end() == ["begin: done", "abort: done"]
+
+
+@pytest.mark.parametrize("call", ["commit", "abort"])
+def test_no_agent_can_be_started_for_the_end_of_a_job(tmp_path: Path, call: str) -> None:
+    """The request was not sent, and the error tells what that means for the job."""
+    body = """
+        Agent.startInBackground(conf);
+        JsonNode job = ask(begin(path));
+        conf.set("spark.commitlog.python", "/nowhere/python");
+        INPUT.readLine();
+        ask(ending(CALL, job));
+    """.replace("CALL", f'"{call}"')
+    with AgentDriver(tmp_path, body) as driver:
+        assert driver.line() == "begin: done"
+        gone = driver.children()
+        for process in gone:
+            process.kill()
+        # It tries to start another one at once, for the heartbeats.
+        driver.wait_for("jobs that write will fail")
+        driver.go_on()
+        (outcome,) = driver.end()
+    problem = "the commit agent could not be started with the interpreter /nowhere/python ("
+    assert outcome.startswith(f"{call}: commitlog.errors.ConfigurationError: {problem}")
+    rest = {
+        "commit": "The job is not committed. Run it again",
+        "abort": "The job is left for recover, which aborts it",
+    }
+    assert outcome.endswith(f"). {rest[call]}")

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.agent import agent_interpreter, agents, heartbeat_every, kill_agent, other_interpreter
+from support.agent import (
+    agent_interpreter,
+    agents,
+    heartbeat_every,
+    kill_agent,
+    other_interpreter,
+    traps_of,
+)
 from support.selection import with_all
 from support.spark_gates import PATIENCE, Gate
 from support.spark_jobs import Trap, running
@@ -139,6 +146,58 @@ def test_an_agent_that_always_dies_fails_the_job(
     assert place.by_listing() == base
     place.recover()
     place.job().run(spark)
+    place.audit(spark, base + place.job().numbers, "base", "daily")
+
+
+def interpreter_that_ends(directory: Path, traps: Path) -> str:
+    """Create an interpreter whose first agent has `traps`, and which then starts no agent any more.
+
+    Returns its path.
+
+    Args:
+        directory: a new directory.
+        traps: the directory of the traps.
+    """
+    program = f"""
+import os, sys
+from support.agent import main
+
+try:
+    open({str(directory / "started")!r}, "x").close()
+except FileExistsError:
+    sys.exit("the environment is gone")
+os.environ["COMMITLOG_TRAPS"] = {str(traps)!r}
+main()
+"""
+    return agent_interpreter(directory, f"exec({program!r})")
+
+
+@pytest.mark.parametrize("place", CONFIGURED, indirect=True)
+@pytest.mark.parametrize("step", ["before the record", "after the record"])
+def test_no_other_agent_can_be_started(
+    spark: SparkSession, spark_logs: SparkLogs, place: Place, tmp_path: Path, step: str
+) -> None:
+    """The outcome is unknown then: the job may be committed. Another run with its id settles it."""
+    base = place.begin_base()
+    seen = len(spark_logs.log.read_text())
+    ending = interpreter_that_ends(tmp_path / "agent", traps_of(spark))
+    expected = (
+        r"(?s)commitlog\.errors\.OutcomeUnknown: the commit agent ended during commit, with exit code"
+        r" 137.*No other one was started: the commit agent ended at its start, with the interpreter"
+        r".* exit code 1\s+the environment is gone"
+        r"\s+Run the job again with the same job id, which is committed once"
+    )
+    with other_interpreter(spark, ending), pytest.raises(Exception, match=expected) as raised:
+        place.job(trap=STEPS[step]).run(spark)
+    log = spark_logs.log.read_text()[seen:]
+    assert "nothing was written" not in str(raised.value) + log
+    assert "could not be aborted" in log
+    if step == "after the record":
+        with pytest.raises(Exception, match=r"commitlog\.errors\.JobAlreadyCommitted"):
+            place.job().run(spark)
+    else:
+        place.job().run(spark)
+    place.recover()
     place.audit(spark, base + place.job().numbers, "base", "daily")
 
 

@@ -66,8 +66,8 @@ final class Agent {
             endIfStopped();
             if (jobs.isEmpty() && starting != null) {
                 unfinished = starting.process;
-                starting.end(null, new CommitException(
-                    "commitlog.errors.Unavailable: Spark was stopped while the commit agent started", null));
+                starting.end(null, new NotStarted("commitlog.errors.Unavailable",
+                    "Spark was stopped while the commit agent started", "Nothing was written", null));
             }
         }
         if (unfinished != null) {
@@ -94,8 +94,18 @@ final class Agent {
     }
 
     private static JsonNode ask(Map request, Patience patience) {
+        String call = (String) request.get("call");
+        String cause = null;
         for (int i = 1;; i++) {
-            AgentProcess agent = running(conf(), patience);
+            AgentProcess agent;
+            try {
+                agent = running(conf(), patience);
+            } catch (NotStarted e) {
+                if (i == 1) {
+                    throw new CommitException(e.text(call), e);
+                }
+                throw unknown(cause + "\nNo other one was started: " + e.getMessage(), e);
+            }
             try {
                 JsonNode answer = agent.ask(request, patience);
                 synchronized (LOCK) {
@@ -103,19 +113,21 @@ final class Agent {
                 }
                 return answer;
             } catch (TimeoutException e) {
-                throw new CommitException(
-                    "commitlog.errors.OutcomeUnknown: interrupted while the commit agent worked", e);
+                throw unknown("interrupted while the commit agent worked", e);
             } catch (IOException e) {
-                String cause = "the commit agent ended during " + request.get("call") + ", with "
-                    + agent.epitaph();
+                cause = "the commit agent ended during " + call + ", with " + agent.epitaph();
                 if (i == TRIES) {
-                    throw new CommitException("commitlog.errors.OutcomeUnknown: " + cause + "\nRun the job"
-                        + " again with the same job id, which is committed once", e);
+                    throw unknown(cause, e);
                 }
                 LOG.warn("{}; another one settles the outcome", cause);
                 request.put("again", Boolean.TRUE);
             }
         }
+    }
+
+    private static CommitException unknown(String problem, Exception cause) {
+        return new CommitException("commitlog.errors.OutcomeUnknown: " + problem
+            + "\nRun the job again with the same job id, which is committed once", cause);
     }
 
     /** Registers a job under way: another agent sends its heartbeats if this one dies. */
@@ -165,7 +177,7 @@ final class Agent {
     }
 
     /** Returns the agent; waits for it, if it is starting. */
-    private static AgentProcess running(SparkConf conf, Patience patience) {
+    private static AgentProcess running(SparkConf conf, Patience patience) throws NotStarted {
         synchronized (LOCK) {
             Start start = underWay(conf);
             if (start == null) {
@@ -177,13 +189,13 @@ final class Agent {
                     patience.await(LOCK);
                 }
             } catch (TimeoutException e) {
-                throw new CommitException(
-                    "commitlog.errors.Unavailable: interrupted while the commit agent started", e);
+                throw new NotStarted("commitlog.errors.Unavailable",
+                    "interrupted while the commit agent started", "Nothing was written", e);
             } finally {
                 start.waiting--;
             }
             if (start.failure != null) {
-                throw new CommitException(start.failure.getMessage(), start.failure);
+                throw start.failure;
             }
             return start.agent;
         }
@@ -211,7 +223,7 @@ final class Agent {
         int waiting = 0; // callers
         boolean over = false;
         AgentProcess agent; // the result
-        CommitException failure; // or the reason why there is none
+        NotStarted failure; // or the reason why there is none
 
         Start(SparkConf conf) {
             this.conf = conf;
@@ -219,14 +231,15 @@ final class Agent {
 
         public void run() {
             AgentProcess started = null;
-            CommitException failed = null;
+            NotStarted failed = null;
             try {
                 started = start(this);
                 resume(started);
-            } catch (CommitException e) {
+            } catch (NotStarted e) {
                 failed = e;
             } catch (Throwable e) {
-                failed = new CommitException("the commit agent could not be started: " + e, e);
+                failed = new NotStarted("commitlog.errors.Unavailable",
+                    "the commit agent could not be started: " + e, "Nothing was written", e);
             }
             synchronized (LOCK) {
                 if (!over) {
@@ -247,7 +260,7 @@ final class Agent {
         }
 
         /** Ends the start with a result; LOCK is held. A failure is logged if no caller has it. */
-        void end(AgentProcess started, CommitException failed) {
+        void end(AgentProcess started, NotStarted failed) {
             over = true;
             agent = started;
             failure = failed;
@@ -256,9 +269,33 @@ final class Agent {
                 current = started;
             } else if (waiting == 0 && !stopping) {
                 LOG.warn("the commit agent could not be started; jobs that write will fail: {}",
-                    failed.getMessage());
+                    failed.text("begin"));
             }
             LOCK.notifyAll();
+        }
+    }
+
+    /** The reason why there is no agent. Several callers may get the same one. */
+    private static final class NotStarted extends Exception {
+        final String kind;
+        final String advice;
+
+        /** `kind` is the name of the error in Python; `advice` is for a job that is about to begin. */
+        NotStarted(String kind, String problem, String advice, Throwable cause) {
+            super(problem, cause);
+            this.kind = kind;
+            this.advice = advice;
+        }
+
+        /** Returns the text of the error for a request that was not sent. */
+        String text(String call) {
+            String rest = advice;
+            if ("commit".equals(call)) {
+                rest = "The job is not committed. Run it again";
+            } else if ("abort".equals(call)) {
+                rest = "The job is left for recover, which aborts it";
+            }
+            return kind + ": " + getMessage() + (getMessage().indexOf('\n') < 0 ? ". " : "\n") + rest;
         }
     }
 
@@ -291,7 +328,7 @@ final class Agent {
         }
     }
 
-    private static AgentProcess start(Start start) {
+    private static AgentProcess start(Start start) throws NotStarted {
         SparkConf conf = start.conf;
         String python = interpreter(conf);
         String advice = "Set " + PYTHON + " to a Python 3.11 or newer that has commitlog (pip install"
@@ -308,8 +345,8 @@ final class Agent {
         try {
             agent = new AgentProcess(command, submittedFiles(conf));
         } catch (IOException e) {
-            throw new CommitException("commitlog.errors.ConfigurationError: the commit agent could not be"
-                + " started with the interpreter " + python + " (" + e.getMessage() + "). " + advice, e);
+            throw new NotStarted("commitlog.errors.ConfigurationError", "the commit agent could not be"
+                + " started with the interpreter " + python + " (" + e.getMessage() + ")", advice, e);
         }
         if (!start.takes(agent)) {
             agent.kill();
@@ -320,17 +357,18 @@ final class Agent {
             agent.ask(hello, Patience.limited(START_SECONDS));
         } catch (IOException e) {
             agent.close();
-            throw new CommitException("commitlog.errors.ConfigurationError: the commit agent ended at its"
-                + " start, with the interpreter " + python + " and " + agent.epitaph() + "\n" + advice, e);
+            throw new NotStarted("commitlog.errors.ConfigurationError", "the commit agent ended at its"
+                + " start, with the interpreter " + python + " and " + agent.epitaph(), advice, e);
         } catch (TimeoutException e) {
             agent.kill();
-            throw new CommitException("commitlog.errors.Unavailable: the commit agent did not answer within "
+            throw new NotStarted("commitlog.errors.Unavailable", "the commit agent did not answer within "
                 + START_SECONDS + " seconds, with the interpreter " + python + "; see " + PYTHON + ". It was"
-                + " killed: " + agent.epitaph(), e);
+                + " killed: " + agent.epitaph(), "Nothing was written", e);
         } catch (CommitException e) {
             agent.kill();
-            throw new CommitException(e.getMessage() + " (the commit agent, with the interpreter " + python
-                + "; see " + PYTHON + ")", e);
+            String[] parts = e.getMessage().split(": ", 2); // the name of the error, and its text
+            throw new NotStarted(parts[0], parts[1] + " (the commit agent, with the interpreter " + python
+                + "; see " + PYTHON + ")", "Nothing was written", e);
         }
         return agent;
     }
