@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from commitlog import connect
+from commitlog.outputs import Output
 from support.agent_driver import AgentDriver, agent_program
+from support.spark_gates import Gate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -146,3 +151,166 @@ def test_no_agent_can_be_started_for_the_end_of_a_job(tmp_path: Path, call: str)
         "abort": "The job is left for recover, which aborts it",
     }
     assert outcome.endswith(f"). {rest[call]}")
+
+
+def held(path: Path, method: str, gate: Gate, *, after: bool = False) -> str:
+    """Create an interpreter whose agent waits at a gate before a method, or after it.
+
+    Its heartbeats are frequent. Returns its path.
+    """
+    program = f"""
+from functools import partial
+from commitlog.outputs import Output
+from commitlog.spark.committer.jobs import JobCommitter
+from support.spark_gates import hold
+usual = {method}
+def held(*args, **options):
+    answer = usual(*args, **options) if {after} else None
+    hold({gate.port})
+    return answer or usual(*args, **options)
+{method} = held
+jobs.JobCommitter = partial(jobs.JobCommitter, heartbeat=0.05)
+agent.main()
+"""
+    return agent_program(path, program)
+
+
+def wait_for(condition: Callable[[], object], otherwise: Callable[[], str]) -> None:
+    """Return once `condition` is true."""
+    deadline = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < deadline, otherwise()
+        time.sleep(0.05)
+
+
+def records(path: Path) -> list[str]:
+    """Return the types of the records of an output."""
+    output = Output(connect(str(path)))
+    with output.store:
+        return [type(record).__name__ for record in output.records()]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_job_is_aborted_if_its_begin_is_interrupted(tmp_path: Path, stopped: bool) -> None:
+    """Its heartbeats end: Spark does not know of the job. An agent that is stopped ends afterwards."""
+    body = """
+        Agent.startInBackground(conf);
+        Thread job = asking(begin(path));
+        boolean stopped = INPUT.readLine().equals("True");
+        job.interrupt();
+        job.join();
+        if (stopped) {
+            Agent.stop();
+        }
+        print("left");
+        INPUT.readLine();
+    """
+    alive = tmp_path / "out/_commitlog/alive"
+    with Gate() as gate:
+        python = held(tmp_path / "python", "JobCommitter.begin", gate, after=True)
+        with AgentDriver(tmp_path, body, python=python) as driver:
+            gate.wait()
+            driver.go_on(str(stopped))
+            error = "commitlog.errors.JobAborted: interrupted while the job began. Nothing was written"
+            assert [driver.line() for _ in range(3)] == [f"begin: {error}", "interrupted", "left"]
+            wait_for(lambda: list(alive.glob("*")), driver.stderr)
+            gate.open()
+            wait_for(lambda: records(tmp_path / "out") == ["AbortRecord"], driver.stderr)
+            wait_for(lambda: not list(alive.glob("*")), driver.stderr)
+            if stopped:
+                wait_for(lambda: not driver.children(), driver.stderr)
+            assert len(driver.children()) == (0 if stopped else 1)
+            driver.go_on()
+            assert driver.end() == []
+            assert "aborted" not in driver.stderr()
+
+
+@pytest.mark.parametrize("interrupted", ["before the abort", "during the commit"])
+def test_an_interrupted_thread_aborts_its_job(tmp_path: Path, interrupted: str) -> None:
+    """It waits for the answer, the agent does not end before, and the thread stays interrupted.
+
+    A commit that was interrupted comes first: its outcome stays.
+    """
+    body = """
+        Agent.startInBackground(conf);
+        final boolean commit = INPUT.readLine().equals("commit");
+        final JsonNode job = ask(begin(path));
+        final CommitlogCommitProtocol protocol = new CommitlogCommitProtocol("job", path, false);
+        java.lang.reflect.Field state = CommitlogCommitProtocol.class.getDeclaredField("state");
+        state.setAccessible(true);
+        state.set(protocol, job.get("state"));
+        java.lang.reflect.Field staged = CommitlogCommitProtocol.class.getDeclaredField("staged");
+        staged.setAccessible(true);
+        staged.set(protocol, new ArrayList());
+        Thread thread = new Thread(new Runnable() {
+            public void run() {
+                if (commit) {
+                    ask(ending("commit", job));
+                } else {
+                    Thread.currentThread().interrupt();
+                }
+                protocol.abortJob(null);
+                print("aborted, " + Thread.currentThread().isInterrupted());
+            }
+        });
+        thread.start();
+        INPUT.readLine();
+        if (commit) {
+            thread.interrupt();
+        }
+        while (thread.getState() != Thread.State.TIMED_WAITING) {
+            Thread.sleep(5);
+        }
+        Agent.stop();
+        print("stopped");
+        thread.join();
+        INPUT.readLine();
+    """
+    call = "commit" if interrupted == "during the commit" else "abort"
+    with Gate() as gate:
+        method = {"commit": "Output.commit", "abort": "JobCommitter.abort"}[call]
+        python = held(tmp_path / "python", method, gate)
+        with AgentDriver(tmp_path, body, python=python) as driver:
+            driver.go_on(call)
+            assert driver.line() == "begin: done"
+            gate.wait()
+            driver.go_on()
+            if call == "commit":
+                unknown = "commitlog.errors.OutcomeUnknown: interrupted while the commit agent worked"
+                again = "Run the job again with the same job id, which is committed once"
+                assert driver.line() == f"commit: {unknown} {again}"
+            assert driver.line() == "stopped"
+            assert len(driver.children()) == 1
+            gate.open()
+            assert driver.line() == "aborted, true"
+            wait_for(lambda: not driver.children(), driver.stderr)
+            driver.go_on()
+            assert driver.end() == []
+            assert "could not be aborted" not in driver.stderr()
+    expected = {"commit": "CommitRecord", "abort": "AbortRecord"}
+    assert records(tmp_path / "out") == [expected[call]]
+
+
+def test_an_interrupted_thread_does_not_wait_for_ever(tmp_path: Path) -> None:
+    """Its time is limited, also if it is interrupted again, and it stays interrupted."""
+    body = """
+        Patience patience = Patience.untilInterrupted(1);
+        Thread.currentThread().interrupt();
+        long begin = System.nanoTime();
+        synchronized (path) {
+            try {
+                patience.await(path);
+                Thread.currentThread().interrupt();
+                for (;;) {
+                    patience.await(path);
+                }
+            } catch (java.util.concurrent.TimeoutException e) {
+                print("over");
+            }
+        }
+        print("" + (System.nanoTime() - begin > 900000000L) + Thread.currentThread().isInterrupted());
+        patience.restore();
+        print("" + Thread.currentThread().isInterrupted());
+    """
+    with AgentDriver(tmp_path, body) as driver:
+        assert driver.end() == ["over", "truefalse", "true"]

@@ -28,6 +28,7 @@ final class Agent {
     private static final Logger LOG = LoggerFactory.getLogger(Agent.class);
     private static final int TRIES = 3;
     private static final long START_SECONDS = 120;
+    private static final long ABORT_SECONDS = 60; // after an interrupt
     private static final String PYTHON = "spark.commitlog.python";
     // The last places of the path are for a PySpark that only Spark's own distribution has. The working
     // directory, which Python would put first, does not count.
@@ -40,7 +41,8 @@ final class Agent {
     private static AgentProcess current;
     private static Start starting; // null if none is under way
     private static int restarts = 0; // in a row, without an answer to a request of a job
-    private static final Map jobs = new LinkedHashMap(); // states of the jobs under way
+    private static final Map jobs = new LinkedHashMap(); // states of the jobs under way, by their attempts
+    private static int asking = 0; // requests of jobs without an answer
     private static boolean stopping = false; // Spark stops; jobs under way may still have to be aborted
     private static SparkConf known; // settings of the last driver
 
@@ -76,24 +78,107 @@ final class Agent {
     }
 
     private static void endIfStopped() {
-        if (stopping && jobs.isEmpty() && current != null) {
+        if (stopping && jobs.isEmpty() && asking == 0 && current != null) {
             AgentProcess agent = current;
             current = null;
             agent.close();
         }
     }
 
-    /** Sends a request and returns the answer. Throws CommitException with an error of the agent. */
+    /**
+     * Sends a request of a job and returns the answer. Throws CommitException with an error of the agent.
+     *
+     * An interrupt ends it, as Spark interrupts the threads of statements that are cancelled. A job that was about
+     * to begin is aborted then. But Spark aborts jobs in such threads: an abort is sent, and waited for.
+     */
     static JsonNode ask(Map request) {
-        Patience patience = Patience.untilInterrupted(0);
+        String call = (String) request.get("call");
+        Patience patience = Patience.untilInterrupted("abort".equals(call) ? ABORT_SECONDS : 0);
+        synchronized (LOCK) {
+            asking++;
+        }
+        boolean left = false;
+        JsonNode answer = null;
         try {
-            return ask(request, patience);
+            answer = ask(request, patience);
+            return answer;
+        } catch (TimeoutException e) {
+            left = true;
+            if ("begin".equals(call)) {
+                throw new CommitException("commitlog.errors.JobAborted: interrupted while the job began."
+                    + " Nothing was written", e);
+            }
+            throw unknown("abort".equals(call)
+                ? "the commit agent still aborts the job, " + ABORT_SECONDS + " seconds after an interrupt"
+                : "interrupted while the commit agent worked", e);
         } finally {
+            if (!left) {
+                over(request, answer);
+            }
             patience.restore();
         }
     }
 
-    private static JsonNode ask(Map request, Patience patience) {
+    /** Records the end of a request: its answer, or null if there is none. */
+    private static void over(Map request, JsonNode answer) {
+        Object call = request.get("call");
+        JsonNode state = (JsonNode) request.get("state");
+        if ("begin".equals(call) && answer != null) {
+            state = answer.get("state");
+        }
+        String attempt = state == null ? null : state.get("job").get("attempt").asText();
+        synchronized (LOCK) {
+            asking--;
+            if (answer != null && "begin".equals(call)) {
+                jobs.put(attempt, state); // another agent sends its heartbeats if this one dies
+            } else if (answer != null || "abort".equals(call)) {
+                jobs.remove(attempt);
+            }
+            endIfStopped();
+        }
+    }
+
+    /**
+     * Takes the answer to a request whose thread has gone; null if there is none. It does not block.
+     *
+     * A job that has begun is aborted: else its heartbeats would go on as long as the agent lives, and no
+     * recovery would take it for dead.
+     */
+    static void unclaimed(final AgentProcess agent, final Map request, final JsonNode answer) {
+        Object call = request.get("call");
+        if ("begin".equals(call) && answer != null) {
+            daemon(new Runnable() {
+                public void run() {
+                    abort(agent, answer.get("state"));
+                    over(request, null);
+                }
+            }, "commitlog-agent-abort");
+        } else if (!"hello".equals(call) && !"resume".equals(call)) {
+            over(request, answer);
+        }
+    }
+
+    private static void abort(AgentProcess agent, JsonNode state) {
+        Map request = new HashMap();
+        request.put("call", "abort");
+        request.put("state", state);
+        request.put("files", new ArrayList());
+        try {
+            agent.ask(request, Patience.untilInterrupted(0));
+        } catch (IOException e) {
+            LOG.debug("the commit agent ended, and with it the heartbeats of an interrupted job", e);
+        } catch (Exception e) {
+            LOG.warn("an interrupted job could not be aborted: {}", e.getMessage());
+        }
+    }
+
+    private static void daemon(Runnable work, String name) {
+        Thread thread = new Thread(work, name);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private static JsonNode ask(Map request, Patience patience) throws TimeoutException {
         String call = (String) request.get("call");
         String cause = null;
         for (int i = 1;; i++) {
@@ -112,8 +197,6 @@ final class Agent {
                     restarts = 0;
                 }
                 return answer;
-            } catch (TimeoutException e) {
-                throw unknown("interrupted while the commit agent worked", e);
             } catch (IOException e) {
                 cause = "the commit agent ended during " + call + ", with " + agent.epitaph();
                 if (i == TRIES) {
@@ -128,21 +211,6 @@ final class Agent {
     private static CommitException unknown(String problem, Exception cause) {
         return new CommitException("commitlog.errors.OutcomeUnknown: " + problem
             + "\nRun the job again with the same job id, which is committed once", cause);
-    }
-
-    /** Registers a job under way: another agent sends its heartbeats if this one dies. */
-    static void register(String job, JsonNode state) {
-        synchronized (LOCK) {
-            jobs.put(job, state);
-        }
-    }
-
-    /** Removes a job that has ended. */
-    static void unregister(String job) {
-        synchronized (LOCK) {
-            jobs.remove(job);
-            endIfStopped();
-        }
     }
 
     /** Starts another agent, if jobs under way need its heartbeats. */
@@ -208,9 +276,7 @@ final class Agent {
         }
         if (starting == null) {
             Start start = new Start(conf);
-            Thread thread = new Thread(start, "commitlog-agent-start");
-            thread.setDaemon(true);
-            thread.start();
+            daemon(start, "commitlog-agent-start");
             starting = start;
         }
         return starting;
@@ -272,6 +338,7 @@ final class Agent {
                     failed.text("begin"));
             }
             LOCK.notifyAll();
+            endIfStopped();
         }
     }
 
@@ -314,9 +381,9 @@ final class Agent {
                 request.put("state", state);
                 sent.add(started.send(request));
             }
-            for (Object id : sent) {
+            for (Object call : sent) {
                 try {
-                    started.answer((Long) id, patience);
+                    started.answer((AgentProcess.Call) call, patience);
                 } catch (CommitException e) {
                     LOG.warn("the heartbeats of a job could not be resumed: {}", e.getMessage());
                 }

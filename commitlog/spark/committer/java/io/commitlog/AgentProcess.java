@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedList;
 import java.util.List;
@@ -36,7 +37,7 @@ final class AgentProcess implements Runnable {
 
     private final Process process;
     private final OutputStream requests;
-    private final Map answers = new HashMap(); // by request id; null: not answered yet
+    private final Map calls = new HashMap(); // without an answer, by request id
     private final LinkedList lastLines = new LinkedList();
     private final Thread logger;
     private long lastId = 0;
@@ -83,9 +84,18 @@ final class AgentProcess implements Runnable {
             if (waitFor(10) == null) { // it has closed its output only
                 kill();
             }
-            synchronized (answers) {
+            List left = new ArrayList();
+            synchronized (calls) {
                 ended = true;
-                answers.notifyAll();
+                calls.notifyAll();
+                for (Object call : calls.values()) {
+                    if (((Call) call).left) {
+                        left.add(call);
+                    }
+                }
+            }
+            for (Object call : left) {
+                Agent.unclaimed(this, ((Call) call).request, null);
             }
             Agent.ended(this);
         }
@@ -117,12 +127,17 @@ final class AgentProcess implements Runnable {
             return false;
         }
         Long id = Long.valueOf(answer.get("id").asLong());
-        synchronized (answers) {
-            if (answers.containsKey(id)) {
+        Call call;
+        synchronized (calls) {
+            call = (Call) calls.remove(id);
+            if (call != null) {
                 answered = true;
-                answers.put(id, answer);
-                answers.notifyAll();
+                call.answer = answer;
+                calls.notifyAll();
             }
+        }
+        if (call != null && call.left) {
+            Agent.unclaimed(this, call.request, answer.get("answer"));
         }
         return true;
     }
@@ -131,22 +146,23 @@ final class AgentProcess implements Runnable {
      * Sends a request and returns its answer.
      *
      * Throws IOException if the process ended before it answered: the request may have had its effect.
-     * Throws TimeoutException if the patience ended, and CommitException with an error of the agent.
+     * Throws CommitException with an error of the agent. Throws TimeoutException if the patience ended before;
+     * Agent.unclaimed gets the answer then.
      */
     JsonNode ask(Map request, Patience patience) throws IOException, TimeoutException {
         return answer(send(request), patience);
     }
 
-    /** Sends a request; returns its id, for `answer`. */
-    Long send(Map request) throws IOException {
-        Long id;
-        synchronized (answers) {
-            id = Long.valueOf(++lastId);
-            answers.put(id, null);
-        }
+    /** Sends a request; `answer` waits for its answer. */
+    Call send(Map request) throws IOException {
+        Call call = new Call(request);
         Map sent = new HashMap(request);
+        synchronized (calls) {
+            Long id = Long.valueOf(++lastId);
+            sent.put("id", id);
+            calls.put(id, call);
+        }
         sent.put("version", Integer.valueOf(PROTOCOL));
-        sent.put("id", id);
         byte[] line = (JSON.writeValueAsString(sent) + "\n").getBytes("UTF-8");
         try {
             synchronized (requests) {
@@ -157,37 +173,48 @@ final class AgentProcess implements Runnable {
             awaitEnd();
             throw e;
         }
-        return id;
+        return call;
     }
 
     /** Returns the answer to a request that was sent; throws as `ask`. */
-    JsonNode answer(Long id, Patience patience) throws IOException, TimeoutException {
-        JsonNode answer;
-        synchronized (answers) {
+    JsonNode answer(Call call, Patience patience) throws IOException, TimeoutException {
+        synchronized (calls) {
             try {
-                while (answers.get(id) == null) {
+                while (call.answer == null) {
                     if (ended) {
                         throw new IOException("the commit agent has ended");
                     }
-                    patience.await(answers);
+                    patience.await(calls);
                 }
-            } finally {
-                answer = (JsonNode) answers.remove(id);
+            } catch (TimeoutException e) {
+                call.left = true;
+                throw e;
             }
         }
-        if (answer.has("error")) {
-            throw new CommitException(answer.get("error").asText(), null);
+        if (call.answer.has("error")) {
+            throw new CommitException(call.answer.get("error").asText(), null);
         }
-        return answer.get("answer");
+        return call.answer.get("answer");
+    }
+
+    /** A request that was sent. The lock of `calls` guards its fields. */
+    static final class Call {
+        final Map request;
+        JsonNode answer; // null before there is one
+        boolean left = false; // nobody waits for the answer any more
+
+        Call(Map request) {
+            this.request = request;
+        }
     }
 
     /** Waits until the lines of a process that takes no requests are read: it has ended, or is about to. */
     private void awaitEnd() {
         Patience patience = Patience.limited(15);
-        synchronized (answers) {
+        synchronized (calls) {
             try {
                 while (!ended) {
-                    patience.await(answers);
+                    patience.await(calls);
                 }
             } catch (TimeoutException e) {
                 LOG.debug("the commit agent takes no requests, and does not end", e);
@@ -198,7 +225,7 @@ final class AgentProcess implements Runnable {
 
     /** Returns whether the process can take requests. */
     boolean isRunning() {
-        synchronized (answers) {
+        synchronized (calls) {
             return !ended;
         }
     }

@@ -105,7 +105,6 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         JsonNode job = Agent.ask(request);
         staged = new ArrayList();
         state = job.get("state");
-        Agent.register(jobId, state);
         attempt = job.get("attempt").asText();
         magic = "magic".equals(job.get("staging").asText());
         if (magic) {
@@ -140,7 +139,6 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
             all.addAll((List) ((FileCommitProtocol.TaskCommitMessage) message).obj());
         }
         Agent.ask(ending("commit", all));
-        Agent.unregister(jobId);
     }
 
     public void abortJob(JobContext context) {
@@ -151,8 +149,6 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
             }
         } catch (RuntimeException e) {
             LoggerFactory.getLogger(getClass()).warn("job " + jobId + " could not be aborted", e);
-        } finally {
-            Agent.unregister(jobId);
         }
     }
 
