@@ -13,7 +13,9 @@ import pytest
 
 from commitlog import connect
 from commitlog.outputs import Output
+from commitlog.spark.committer.agent import PROTOCOL
 from support.agent_driver import AgentDriver, agent_program
+from support.selection import with_all
 from support.spark_gates import Gate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -314,3 +316,49 @@ def test_an_interrupted_thread_does_not_wait_for_ever(tmp_path: Path) -> None:
     """
     with AgentDriver(tmp_path, body) as driver:
         assert driver.end() == ["over", "truefalse", "true"]
+
+
+#: The settings and variables that name the interpreter, from the first that counts.
+SETTINGS = ("spark.commitlog.python", "spark.pyspark.driver.python", "spark.pyspark.python")
+VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+
+
+@pytest.mark.parametrize(
+    ("driver_python", "python", "expected"),
+    [
+        ("/a/python", "/b/python", "/a/python"),
+        ("/opt/bin/jupyter-lab", "", "python3"),
+        with_all("/opt/jupyter/bin/python", None, "/opt/jupyter/bin/python"),
+        with_all("jupyter", "/b/python", "/b/python"),
+        with_all("/opt/bin/ipython3", None, "python3"),
+        with_all("", "/b/python", "/b/python"),
+        with_all(None, None, "python3"),
+    ],
+)
+def test_the_first_interpreter_that_is_named_counts(
+    tmp_path: Path, driver_python: str | None, python: str | None, expected: str
+) -> None:
+    """Settings come before variables. A notebook is no interpreter."""
+    body = "".join(f'print(Agent.interpreter(conf)); conf.remove("{name}");' for name in SETTINGS)
+    body = "".join(f'conf.set("{name}", "/{name}");' for name in SETTINGS) + body
+    body += "print(Agent.interpreter(conf));"
+    variables = zip(VARIABLES, (driver_python, python), strict=True)
+    with AgentDriver(tmp_path, body, variables=variables) as driver:
+        assert driver.end() == [*(f"/{name}" for name in SETTINGS), expected]
+
+
+def test_a_jar_with_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
+    """The error tells how to build the right one."""
+    version = f"PROTOCOL = {PROTOCOL}"
+
+    def edit(source: bytes) -> bytes:
+        return source.replace(version.encode(), b"PROTOCOL = 99")
+
+    body = "Agent.startInBackground(conf); ask(begin(path));"
+    with AgentDriver(tmp_path, body, edit=edit) as driver:
+        (outcome,) = driver.end()
+    refused = "commitlog.errors.NotSupported: the committer's jar speaks version 99 of the protocol"
+    assert outcome.startswith(f"begin: {refused}")
+    assert f" in {sys.executable} speaks {PROTOCOL}: build the jar" in outcome
+    assert "(commitlog spark jar)" in outcome and "Nothing was written" in outcome
+    assert not (tmp_path / "out").exists()

@@ -440,7 +440,7 @@ final class Agent {
         return agent;
     }
 
-    private static String interpreter(SparkConf conf) {
+    static String interpreter(SparkConf conf) {
         String[] settings = new String[] {PYTHON, "spark.pyspark.driver.python", "spark.pyspark.python"};
         for (int i = 0; i < settings.length; i++) {
             if (conf.contains(settings[i])) {
