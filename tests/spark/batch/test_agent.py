@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from commitlog.errors import ConfigurationError
+from commitlog.spark import error_of
 from support.agent import agent_interpreter, agents, other_interpreter
 from support.servers import Ministack
 from support.spark_jobs import PROTOCOL
@@ -59,6 +61,7 @@ def refused(spark: SparkSession, path: Path, python: str) -> str:
         rows.write.parquet(str(path))
     assert not path.exists()
     error = str(raised.value)
+    assert isinstance(error_of(raised.value), ConfigurationError)
     assert "a task runs" not in error
     assert error.count("commitlog.errors.ConfigurationError: the commit agent ") == 1
     assert f"the interpreter {python}" in error

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from commitlog.errors import OutcomeUnknown
+from commitlog.spark import error_of
 from support.agent import (
     agent_interpreter,
     agents,
@@ -139,8 +141,9 @@ def test_an_agent_that_always_dies_fails_the_job(
             r"(?s)commitlog\.errors\.OutcomeUnknown: the commit agent ended during commit, with"
             r" exit code 3\s+nothing left to do"
         )
-        with pytest.raises(Exception, match=expected):
+        with pytest.raises(Exception, match=expected) as raised:
             place.job().run(spark)
+        assert isinstance(error_of(raised.value), OutcomeUnknown)
         # One each for the three tries to commit, and one for the abort.
         assert starts.read_text() == "x" * 4
     assert place.by_listing() == base
@@ -189,6 +192,7 @@ def test_no_other_agent_can_be_started(
     )
     with other_interpreter(spark, ending), pytest.raises(Exception, match=expected) as raised:
         place.job(trap=STEPS[step]).run(spark)
+    assert isinstance(error_of(raised.value), OutcomeUnknown)
     log = spark_logs.log.read_text()[seen:]
     assert "nothing was written" not in str(raised.value) + log
     assert "could not be aborted" in log

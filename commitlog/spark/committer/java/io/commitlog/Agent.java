@@ -69,7 +69,7 @@ final class Agent {
             if (jobs.isEmpty() && starting != null) {
                 unfinished = starting.process;
                 starting.end(null, new NotStarted("commitlog.errors.Unavailable",
-                    "Spark was stopped while the commit agent started", "Nothing was written", null));
+                    "Spark was stopped while the commit agent started", "Nothing was written"));
             }
         }
         if (unfinished != null) {
@@ -106,11 +106,11 @@ final class Agent {
             left = true;
             if ("begin".equals(call)) {
                 throw new CommitException("commitlog.errors.JobAborted: interrupted while the job began."
-                    + " Nothing was written", e);
+                    + " Nothing was written", null);
             }
             throw unknown("abort".equals(call)
                 ? "the commit agent still aborts the job, " + ABORT_SECONDS + " seconds after an interrupt"
-                : "interrupted while the commit agent worked", e);
+                : "interrupted while the commit agent worked");
         } finally {
             if (!left) {
                 over(request, answer);
@@ -187,9 +187,9 @@ final class Agent {
                 agent = running(conf(), patience);
             } catch (NotStarted e) {
                 if (i == 1) {
-                    throw new CommitException(e.text(call), e);
+                    throw new CommitException(e.text(call), null);
                 }
-                throw unknown(cause + "\nNo other one was started: " + e.getMessage(), e);
+                throw unknown(cause + "\nNo other one was started: " + e.getMessage());
             }
             try {
                 JsonNode answer = agent.ask(request, patience);
@@ -200,7 +200,7 @@ final class Agent {
             } catch (IOException e) {
                 cause = "the commit agent ended during " + call + ", with " + agent.epitaph();
                 if (i == TRIES) {
-                    throw unknown(cause, e);
+                    throw unknown(cause);
                 }
                 LOG.warn("{}; another one settles the outcome", cause);
                 request.put("again", Boolean.TRUE);
@@ -208,9 +208,10 @@ final class Agent {
         }
     }
 
-    private static CommitException unknown(String problem, Exception cause) {
+    // Python's error_of reads the text of the last cause in Spark's exception: errors of the agent have none.
+    private static CommitException unknown(String problem) {
         return new CommitException("commitlog.errors.OutcomeUnknown: " + problem
-            + "\nRun the job again with the same job id, which is committed once", cause);
+            + "\nRun the job again with the same job id, which is committed once", null);
     }
 
     /** Starts another agent, if jobs under way need its heartbeats. */
@@ -258,7 +259,7 @@ final class Agent {
                 }
             } catch (TimeoutException e) {
                 throw new NotStarted("commitlog.errors.Unavailable",
-                    "interrupted while the commit agent started", "Nothing was written", e);
+                    "interrupted while the commit agent started", "Nothing was written");
             } finally {
                 start.waiting--;
             }
@@ -304,8 +305,9 @@ final class Agent {
             } catch (NotStarted e) {
                 failed = e;
             } catch (Throwable e) {
+                LOG.warn("the commit agent could not be started", e);
                 failed = new NotStarted("commitlog.errors.Unavailable",
-                    "the commit agent could not be started: " + e, "Nothing was written", e);
+                    "the commit agent could not be started: " + e, "Nothing was written");
             }
             synchronized (LOCK) {
                 if (!over) {
@@ -348,8 +350,8 @@ final class Agent {
         final String advice;
 
         /** `kind` is the name of the error in Python; `advice` is for a job that is about to begin. */
-        NotStarted(String kind, String problem, String advice, Throwable cause) {
-            super(problem, cause);
+        NotStarted(String kind, String problem, String advice) {
+            super(problem);
             this.kind = kind;
             this.advice = advice;
         }
@@ -413,7 +415,7 @@ final class Agent {
             agent = new AgentProcess(command, submittedFiles(conf));
         } catch (IOException e) {
             throw new NotStarted("commitlog.errors.ConfigurationError", "the commit agent could not be"
-                + " started with the interpreter " + python + " (" + e.getMessage() + ")", advice, e);
+                + " started with the interpreter " + python + " (" + e.getMessage() + ")", advice);
         }
         if (!start.takes(agent)) {
             agent.kill();
@@ -425,17 +427,17 @@ final class Agent {
         } catch (IOException e) {
             agent.close();
             throw new NotStarted("commitlog.errors.ConfigurationError", "the commit agent ended at its"
-                + " start, with the interpreter " + python + " and " + agent.epitaph(), advice, e);
+                + " start, with the interpreter " + python + " and " + agent.epitaph(), advice);
         } catch (TimeoutException e) {
             agent.kill();
             throw new NotStarted("commitlog.errors.Unavailable", "the commit agent did not answer within "
                 + START_SECONDS + " seconds, with the interpreter " + python + "; see " + PYTHON + ". It was"
-                + " killed: " + agent.epitaph(), "Nothing was written", e);
+                + " killed: " + agent.epitaph(), "Nothing was written");
         } catch (CommitException e) {
             agent.kill();
             String[] parts = e.getMessage().split(": ", 2); // the name of the error, and its text
             throw new NotStarted(parts[0], parts[1] + " (the commit agent, with the interpreter " + python
-                + "; see " + PYTHON + ")", "Nothing was written", e);
+                + "; see " + PYTHON + ")", "Nothing was written");
         }
         return agent;
     }
