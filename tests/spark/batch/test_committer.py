@@ -399,6 +399,26 @@ def test_partitions_outside_the_output_are_refused(session: SparkSession, tmp_pa
         session.sql("DROP TABLE scattered")
 
 
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_another_class_than_s3a_is_refused(session: SparkSession, visibility: str) -> None:
+    """If another file system serves s3a://, the error names it before a task runs."""
+    other = "org.apache.hadoop.fs.http.HttpFileSystem"
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    settings = {"fs.s3a.impl": other, "fs.s3a.impl.disable.cache": "true"}
+    usual = {name: hadoop.get(name) for name in settings}
+    rows = session.range(1).selectExpr("raise_error('a task runs') AS id")
+    session.conf.set(VISIBILITY, visibility)
+    for name, value in settings.items():
+        hadoop.set(name, value)
+    try:
+        with pytest.raises(Exception, match="NotSupported: s3a:// is served by") as raised:
+            rows.write.mode("append").parquet("s3a://bucket/out")
+    finally:
+        for name, value in usual.items():
+            hadoop.unset(name) if value is None else hadoop.set(name, value)
+    assert f"is served by {other}, not by Hadoop's S3A; nothing was written" in str(raised.value)
+
+
 def test_a_builder_of_spark_connect_is_refused() -> None:
     """The error says that the server must be configured."""
     from pyspark.sql import SparkSession

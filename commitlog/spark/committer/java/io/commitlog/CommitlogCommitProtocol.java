@@ -88,6 +88,9 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         request.put("exclusive", Boolean.valueOf(mode == SaveMode.ErrorIfExists));
         boolean local = "file".equals(root.toUri().getScheme());
         boolean s3a = S3A.is(fs);
+        if (!s3a && "s3a".equals(root.toUri().getScheme())) {
+            throw S3A.otherClass(fs);
+        }
         String url = s3a ? S3A.url(root) : root.toString();
         request.put("path", local ? root.toUri().getPath() : url);
         request.put("options", new HashMap(conf.getPropsWithPrefix(OPTIONS)));

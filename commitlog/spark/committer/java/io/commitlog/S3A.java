@@ -23,6 +23,7 @@ import org.apache.spark.SparkConf;
  * classes are not on the path of every Spark, so they are used only through FileSystem.
  */
 final class S3A {
+    private static final String CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem";
     private static final String IN_MEMORY = "fs.s3a.committer.magic.track.commits.in.memory.enabled";
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String PREFIX = "fs.s3a.";
@@ -37,10 +38,19 @@ final class S3A {
     /** Returns whether a file system is S3A. On some platforms it also serves the scheme s3. */
     static boolean is(FileSystem fs) {
         Class type = fs.getClass();
-        while (type != null && !type.getName().equals("org.apache.hadoop.fs.s3a.S3AFileSystem")) {
+        while (type != null && !type.getName().equals(CLASS)) {
             type = type.getSuperclass();
         }
         return type != null;
+    }
+
+    /** Returns the error for another file system that serves the scheme s3a, as on some platforms. */
+    static CommitException otherClass(FileSystem fs) {
+        return new CommitException("commitlog.errors.NotSupported: s3a:// is served by "
+            + fs.getClass().getName() + ", not by Hadoop's S3A; nothing was written. Set fs.s3a.impl to "
+            + CLASS + ", write with format(\"commitlog\"), or set spark.sql.sources.commitProtocolClass to the"
+            + " protocol of Spark, org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
+            null);
     }
 
     /** Returns the URL of a path that S3A serves, with the scheme s3a. */
