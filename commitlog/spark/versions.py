@@ -53,5 +53,6 @@ def require_pyspark(needed: tuple[int, int], user: str) -> None:
         version = ".".join(map(str, needed))
         raise NotSupported(
             f"{user} needs PySpark {version} or newer, and this is PySpark {found}, in {sys.executable}:"
-            f" pip install 'pyspark>={version}' on the driver and on the workers"
+            f" use Spark {version} or newer (where the platform brings Spark, a newer release of the"
+            " platform)"
         )

@@ -65,7 +65,7 @@ def refused(spark: SparkSession, path: Path, python: str) -> str:
     assert "a task runs" not in error
     assert error.count("commitlog.errors.ConfigurationError: the commit agent ") == 1
     assert f"the interpreter {python}" in error
-    assert "Set spark.commitlog.python to a Python 3.11 or newer that has commitlog" in error
+    assert "Set spark.commitlog.python to a Python 3.11 or newer with commitlog and pyarrow" in error
     return error
 
 

@@ -47,7 +47,7 @@ def test_a_part_that_a_version_lacks_is_refused(
     monkeypatch.setattr(pyspark, "__version__", found)
     has_it = [int(each) for each in found.split(".")[:2]] >= [int(each) for each in first.split(".")]
     message = (
-        rf"^{part} needs PySpark {first} or newer, and this is PySpark {found}, in .*'pyspark>={first}'"
+        rf"^{part} needs PySpark {first} or newer, and this is PySpark {found}, in .*: use Spark {first}"
     )
     expected: AbstractContextManager[Any] = (
         nullcontext() if has_it else pytest.raises(NotSupported, match=message)

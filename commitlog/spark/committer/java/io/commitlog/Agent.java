@@ -400,8 +400,8 @@ final class Agent {
     private static AgentProcess start(Start start) throws NotStarted {
         SparkConf conf = start.conf;
         String python = interpreter(conf);
-        String advice = "Set " + PYTHON + " to a Python 3.11 or newer that has commitlog (pip install"
-            + " commitlog-store pyarrow); nothing was written";
+        String advice = "Set " + PYTHON + " to a Python 3.11 or newer with commitlog and pyarrow; nothing was"
+            + " written";
         List command = new ArrayList();
         command.add(python);
         command.add("-c");
