@@ -19,8 +19,11 @@ from commitlog.aws.connections import ConnectionPool
 from commitlog.cli import main
 from commitlog.commit.probe import RACERS, probe
 from commitlog.commit.probe_report import Kind, ProbeReport
-from commitlog.outputs import Mode, Output
+from commitlog.commit.record import LEASE_SCHEMA
+from commitlog.outputs import Mode, Output, Visibility
 from commitlog.stores.open import open_store
+from commitlog.tables.open import open_table
+from commitlog.urls import parse_table_url
 from support.project import ROOT
 from support.servers import Juicefs, Ministack, Seaweedfs
 
@@ -119,6 +122,29 @@ def test_the_cost_of_a_job_without_a_table_matches_the_page(
         known = found if known is None else evolve(known, rows={*known.rows, *found.rows})
         without, _ = job(job_id, "b", known)
         assert abs(probing - without - int(stated[number])) <= 5, (probing, without)
+
+
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_the_writes_to_a_table_of_leases_match_the_page(
+    ministack: Ministack, sent: list[Sent], visibility: Visibility
+) -> None:
+    """docs/switch-a-job.md has the number of writes to the table of a job with leases."""
+    text = (DOCS / "switch-a-job.md").read_text()
+    stated = re.findall(r"(\d+) writes to the table \(`listed`\), or (\d+) \(`logged`\)", text)[0]
+    table = parse_table_url(f"dynamodb://{ministack.new_table_name()}").with_options(ministack.options)
+    open_table(table, LEASE_SCHEMA).create()
+    bucket = ministack.new_bucket()
+    counts = []
+    for number in range(10):
+        store = commitlog.connect(f"s3://{bucket}/a", commit="lease", table=table, **ministack.options)
+        sent.clear()
+        output = Output(store)
+        job = output.begin(str(number), visibility=visibility)
+        output.commit(job, [output.stage(job, job.file_name(0, suffix=".csv"), b"1")])
+        store.close()
+        counts.append(sum(each.headers.get("x-amz-target", "").endswith("PutItem") for each in sent))
+    usual = int(stated[visibility == "logged"])
+    assert counts == [usual] * 9 + [usual + 2]  # the tenth writes a checkpoint
 
 
 # -- permissions -------------------------------------------------------------------------------------
