@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -117,6 +118,13 @@ def steps(spark: SparkSession, url: str, store_url: str, options: Mapping[str, s
     came["partitions overwritten"] = ids()
     numbers(30, 34).write.partitionBy("odd").mode("overwrite").parquet(url)
     came["overwritten"] = ids()
+
+    def append(start: int) -> None:
+        numbers(start, start + 2).write.partitionBy("odd").mode("append").parquet(url)
+
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(append, (40, 50)))
+    came["appended at once"] = ids()
 
     with commitlog.connect(store_url, **options) as store:
         output = Output(store)

@@ -76,7 +76,8 @@ ROUND: dict[str, Any] = {
     "after the failure": [0, 1, 2, 3, 4, 5, 6, 7],
     "partitions overwritten": [0, 2, 4, 6, 21, 23],
     "overwritten": [30, 31, 32, 33],
-    "versions": ["append", "append", "overwrite-partitions", "overwrite"],
+    "appended at once": [30, 31, 32, 33, 40, 41, 50, 51],
+    "versions": ["error", "append", "overwrite-partitions", "overwrite", "append", "append"],
     "staged": [],
 }
 
