@@ -153,7 +153,7 @@ def test_a_named_partition_is_replaced_whole(
         session.sql("DROP TABLE IF EXISTS partial")
     output = output_at(path)
     modes = [record.mode for record in output.log()]
-    assert modes == ["append", "overwrite-files", "overwrite-files"]
+    assert modes == ["error", "overwrite-files", "overwrite-files"]
     assert [file.partition for file in output.snapshot().files] == [{"k": "1", "s": "s0"}]
     if visibility == "listed":
         assert ids(session, path) == [50]

@@ -25,10 +25,23 @@ final class Statement {
         return execution == null ? null : find(execution.analyzed(), output);
     }
 
-    /** Returns the mode in which the running statement writes to `output`; null if there is none. */
+    /**
+     * Returns the mode in which the running statement writes to `output`; null if there is none.
+     *
+     * It is null for a new table, too: Spark writes its rows in mode overwrite, even for saveAsTable in mode
+     * append. If two statements create the table at once, one fails, but must not replace the other's rows.
+     */
     static SaveMode mode(String output) {
         InsertIntoHadoopFsRelationCommand insert = writing(output);
-        return insert == null ? null : insert.mode();
+        return insert == null || createsTable(insert) ? null : insert.mode();
+    }
+
+    private static boolean createsTable(InsertIntoHadoopFsRelationCommand insert) {
+        QueryExecution root = running(SQLExecution.EXECUTION_ROOT_ID_KEY());
+        if (root == null || insert.catalogTable().isDefined()) {
+            return false;
+        }
+        return description(root) != null || creation(root.analyzed()) != null;
     }
 
     /**
@@ -64,14 +77,9 @@ final class Statement {
     static Map optionsOfStatement(String output) {
         // Spark runs the part that writes as a statement of its own.
         QueryExecution root = running(SQLExecution.EXECUTION_ROOT_ID_KEY());
-        if (root != null) {
-            // saveAsTable: CreateTable from Spark 4.1 on, SaveAsV1TableCommand from 4.3 on.
-            try {
-                Method described = root.logical().getClass().getMethod("tableDesc", new Class[0]);
-                return options((CatalogTable) described.invoke(root.logical(), new Object[0]));
-            } catch (ReflectiveOperationException e) {
-                // another statement
-            }
+        CatalogTable saved = root == null ? null : description(root);
+        if (saved != null) {
+            return options(saved);
         }
         CreateDataSourceTableAsSelectCommand creation = root == null ? null : creation(root.analyzed());
         InsertIntoHadoopFsRelationCommand insert = writing(output);
@@ -80,6 +88,17 @@ final class Statement {
             return new HashMap();
         }
         return hasTable ? null : options(creation.table());
+    }
+
+    /** Returns the table of saveAsTable; null for other statements, and before Spark 4.1. */
+    private static CatalogTable description(QueryExecution root) {
+        // CreateTable from Spark 4.1 on, SaveAsV1TableCommand from 4.3 on.
+        try {
+            Method described = root.logical().getClass().getMethod("tableDesc", new Class[0]);
+            return (CatalogTable) described.invoke(root.logical(), new Object[0]);
+        } catch (ReflectiveOperationException e) {
+            return null; // another statement
+        }
     }
 
     private static CreateDataSourceTableAsSelectCommand creation(LogicalPlan plan) {
