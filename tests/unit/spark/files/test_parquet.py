@@ -18,6 +18,7 @@ from commitlog.errors import InputChanged, InputUnreadable, UnknownColumns
 from commitlog.ingest import Pinned
 from commitlog.spark.files import INPUT_FORMATS, OUTPUT_FORMATS, Columns, ColumnStatistics
 from commitlog.spark.files.parquet import ParquetInput
+from commitlog.spark.files.statistics import Statistics
 from commitlog.spark.schema import select
 from support.input_files import Counting, pinned, records, slices, small_up_to
 from support.output_files import read
@@ -307,6 +308,55 @@ def numbers(rows: int, start: int = 0) -> pa.RecordBatch:
     found = range(start, start + rows)
     columns = [list(found), [n / 2 for n in found], [f"text {n}" for n in found]]
     return pa.record_batch(columns, schema=SCHEMA)
+
+
+def written(*tables: pa.Table) -> pq.FileMetaData:
+    """Encode row groups, check that they can be read, and return the footer."""
+    sink = io.BytesIO()
+    encoder = OUTPUT_FORMATS["parquet"].encoder(sink, tables[0].schema, "snappy")  # type: ignore[arg-type]
+    for table in tables:
+        encoder.write(table)
+    encoder.close(Statistics(tables[0].schema, measure=False))
+    assert pq.read_table(sink).equals(pa.concat_tables(tables))
+    return pq.read_metadata(sink)
+
+
+def has_dictionary(footer: pq.FileMetaData) -> list[bool]:
+    """Return for each column of the last row group whether it is encoded with a dictionary."""
+    group = footer.row_group(footer.num_row_groups - 1)
+    return ["RLE_DICTIONARY" in group.column(n).encodings for n in range(footer.num_columns)]
+
+
+def test_ascending_numbers_and_times_have_no_dictionary() -> None:
+    """All their values differ, so that a dictionary would only cost time and space."""
+    numbers = pa.array(range(1000))
+    columns = {
+        "id": numbers,
+        "price": pa.array([0.37 * number for number in range(1000)]),
+        "at": numbers.cast(pa.timestamp("us", "UTC")),
+        "day": numbers.cast(pa.int32()).cast(pa.date32()),
+        "part": pa.array([number % 7 for number in range(1000)]),
+        "descending": pa.array(range(1000, 0, -1)),
+        "with null": pa.array([None, *range(999)]),
+        "repeated": pa.array([*range(999), 998]),
+        "text": pa.array([f"{number:04}" for number in range(1000)]),
+    }
+    table = pa.table(columns)
+    split = pa.concat_tables([table[:10], table[10:]])
+    for tables in ([table], [split], [table, table]):
+        assert has_dictionary(written(*tables)) == [False] * 4 + [True] * 5
+    later = pa.concat_tables([table[:500], table[:500]])
+    assert has_dictionary(written(later)) == [True] * 9
+
+
+def test_files_with_nested_columns_or_without_rows_are_encoded() -> None:
+    """A file with nested columns has dictionaries in all columns."""
+    nested = pa.table({"id": [1, 2], "item": [{"n": 1}, {"n": 2}]})
+    assert has_dictionary(written(nested)) == [True, True]
+    sink = io.BytesIO()
+    encoder = OUTPUT_FORMATS["parquet"].encoder(sink, nested.schema, "snappy")  # type: ignore[arg-type]
+    encoder.close(Statistics(nested.schema, measure=False))
+    assert pq.read_table(sink).equals(nested.slice(0, 0))
 
 
 def test_row_groups_are_filtered_by_their_statistics() -> None:
