@@ -36,7 +36,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog.codec import Document
-from commitlog.oplog.record_directory import ListedRecord, RecordDirectory
+from commitlog.oplog.record_directory import ListedRecord, NameRange, RecordDirectory
 from commitlog.oplog.validate import build, mapping, moment
 from commitlog.paths import join
 
@@ -45,6 +45,9 @@ __all__ = ["Decision", "Operation", "OperationLog"]
 _log = logging.getLogger(__name__)
 
 _PENDING, _DECIDED = "pending", "decided"
+
+#: Number of digits of the epoch millisecond with which an id begins.
+_DIGITS = 13
 
 #: The field that `compact` adds to a decision before it removes the pending entry.
 _REDATED = "dated_anew"
@@ -175,7 +178,8 @@ class OperationLog:
         Raises `Unavailable` if the entry may or may not be stored; a stored entry does no harm.
         """
         now = self._clock.epoch()
-        operation = Operation(id=f"{int(now * 1000):013d}-{self._new_id()}", body=dict(body), time=now)
+        id = f"{_moment(int(now * 1000))}-{self._new_id()}"
+        operation = Operation(id=id, body=dict(body), time=now)
         document = Document("operation", {"time": now, "operation": operation.body})
         try:
             self._pending.add(operation.id, document)
@@ -233,19 +237,58 @@ class OperationLog:
         return self._listed(entries, self._read_pending, unreadable)
 
     def history(
-        self, *, unreadable: Callable[[CommitError], object] | None = None
+        self,
+        *,
+        within: NameRange | None = None,
+        unreadable: Callable[[CommitError], object] | None = None,
     ) -> Iterator[Operation]:
         """Yield the decided operations that are not compacted away, the oldest first.
 
         Args:
+            within: only operations whose ids are in this range; see `ranges`.
             unreadable: as in `pending`.
         """
-        return self._listed(self._decided.list(), self._read_decided, unreadable)
+        entries = self._decided.list(within=NameRange() if within is None else within)
+        return self._listed(entries, self._read_decided, unreadable)
 
     def names(self) -> Iterator[str]:
         """Yield the ids of all operations, the pending ones first, without reading them."""
-        for entries in (self._pending, self._decided):
-            yield from (entry.name for entry in entries.list())
+        yield from self.pending_names()
+        yield from self.decided_names()
+
+    def pending_names(self) -> Iterator[str]:
+        """Yield the ids of the operations that are listed as pending, without reading them."""
+        return (entry.name for entry in self._pending.list())
+
+    def decided_names(self, within: NameRange | None = None) -> Iterator[str]:
+        """Yield the ids of the decided operations in a range, without reading them."""
+        entries = self._decided.list(within=NameRange() if within is None else within)
+        return (entry.name for entry in entries)
+
+    def ranges(self, count: int) -> tuple[NameRange, ...]:
+        """Return ranges of ids that divide the decided operations by the time of their beginning.
+
+        The ranges are in order and adjacent; the first has no lower bound, and the last no upper one. So
+        each id is in one range, whatever it looks like and whenever it is added. All ranges but the
+        outer two have the same length in time, not the same number of operations. Takes about 45 short
+        listings.
+
+        Args:
+            count: maximum number of ranges; there are fewer if the operations began within fewer
+                milliseconds.
+        """
+        first = next(self._decided.list(), None)
+        if first is None or count < 2:
+            return (NameRange(),)
+        low, high = _millisecond(first.name), 10**_DIGITS
+        start = low
+        while high - low > 1:  # some id begins at `low` or later, none at `high`
+            middle = (low + high) // 2
+            later = next(self._decided.list(within=NameRange(_moment(middle))), None)
+            low, high = (low, middle) if later is None else (middle, high)
+        bounds = sorted({start + (high - start) * each // count for each in range(1, count)} - {start})
+        names = ["", *map(_moment, bounds)]
+        return tuple(map(NameRange, names, [*names[1:], None]))
 
     def youngest(self) -> float:
         """Return the age in seconds, by the store's clock, of the newest pending operation.
@@ -518,11 +561,19 @@ def _operation(id: str, document: Document) -> Operation:
     )
 
 
+def _moment(milliseconds: int) -> str:
+    """Return the beginning of the ids of operations that began in this epoch millisecond."""
+    return f"{milliseconds:0{_DIGITS}d}"
+
+
 def _began(id: str) -> float:
     """Return the epoch second in an id; the earliest of all for a foreign id."""
+    return _millisecond(id) / 1000
+
+
+def _millisecond(id: str) -> int:
     milliseconds = id.partition("-")[0]
-    is_number = milliseconds.isascii() and milliseconds.isdigit()
-    return int(milliseconds) / 1000 if is_number else 0.0
+    return int(milliseconds) if milliseconds.isascii() and milliseconds.isdigit() else 0
 
 
 def _forgotten(operation: Operation) -> NotFound:

@@ -13,7 +13,7 @@ from commitlog.errors import NotFound, PreconditionFailed
 from commitlog.oplog.codec import Document, decode, encode
 from commitlog.paths import join
 
-__all__ = ["ListedRecord", "RecordDirectory"]
+__all__ = ["ListedRecord", "NameRange", "RecordDirectory"]
 
 _SUFFIX = ".json"
 
@@ -24,6 +24,23 @@ class ListedRecord:
 
     name: str
     written: float
+
+
+@frozen
+class NameRange:
+    """A range of names, such as a part of a directory that one of several processes reads.
+
+    Attributes:
+        start: the names that sort before it are not in the range.
+        stop: this name, and those that sort after it, are not in the range; None: there is no end.
+    """
+
+    start: str = ""
+    stop: str | None = None
+
+
+#: The range of all names.
+_EVERYTHING = NameRange()
 
 
 class RecordDirectory:
@@ -56,12 +73,22 @@ class RecordDirectory:
         path = self.path(name)
         return decode(self._store.get(path).data, self._kinds, path=path)
 
-    def list(self, *, start_after: str = "") -> Iterator[ListedRecord]:
-        """Yield the listed entries, page by page, without reading them."""
+    def list(self, *, start_after: str = "", within: NameRange = _EVERYTHING) -> Iterator[ListedRecord]:
+        """Yield the listed entries, page by page, without reading them.
+
+        Args:
+            start_after: only entries whose name sorts after this one.
+            within: only entries in this range. Its bounds are compared with names that end in
+                ``.json``, so they should be no names of entries.
+        """
         top = join(self._directory, "")
         after = self.path(start_after) if start_after else ""
+        if within.start:
+            after = max(after, top + within.start)
         for info in self._store.list(top, start_after=after):
             name = info.path.removeprefix(top)
+            if within.stop is not None and name >= within.stop:
+                return
             if "/" not in name and name.endswith(_SUFFIX):
                 yield ListedRecord(name.removesuffix(_SUFFIX), info.last_modified)
 

@@ -650,3 +650,34 @@ def test_retention_must_be_positive(store: MemoryStore) -> None:
     """A log that would keep no decision is refused."""
     with pytest.raises(ConfigurationError):
         OperationLog(ConditionalStore(store), "log", retention=0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_ranges_divide_the_operations(
+    log: OperationLog, store: MemoryStore, clock: ManualClock, count: int
+) -> None:
+    """Each operation is in one range, in order: ids of other programs and later ones, too."""
+    assert [len([*log.decided_names(each)]) for each in log.ranges(count)] == [0]
+    for number in range(20):
+        with log.run({"number": number}):
+            clock.advance(number % 3 / 1000)
+    for name in ("0", "zebra", "1"):
+        body = {"time": 1.0, "operation": {}, "decision": "committed"}
+        log.sibling("elsewhere", frozenset({"decision"})).add(name, Document("decision", body))
+        store.put(f"log/decided/{name}.json", store.get(f"log/elsewhere/{name}.json").data)
+    ranges = log.ranges(count)
+    assert len(ranges) <= count
+    clock.advance(1000)
+    with log.run({}):
+        pass
+    names = [name for each in ranges for name in log.decided_names(each)]
+    assert names == [*log.decided_names()] and len(names) == 24
+    assert [each.id for part in ranges for each in log.history(within=part)] == names
+
+
+def test_ranges_have_equal_lengths(log: OperationLog, clock: ManualClock) -> None:
+    """Operations that begin evenly are divided evenly."""
+    for _ in range(40):
+        with log.run({}):
+            clock.advance(1)
+    assert [len([*log.decided_names(each)]) for each in log.ranges(4)] == [10, 10, 10, 10]
