@@ -19,14 +19,14 @@ from typing import Any
 
 from attrs import frozen
 
-from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, NotFound
+from commitlog.errors import AlreadyExists, CommitError, CorruptRecord, FormatTooNew, NotFound
 from commitlog.namespace.log.entries import State, fold, item_from_json
 from commitlog.oplog import OperationLog
-from commitlog.oplog.codec import Document
+from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.validate import build, count, items, mapping, moment, text
 from commitlog.tables.api import Item
 
-__all__ = ["Checkpoint", "Checkpoints", "merge_states"]
+__all__ = ["Checkpoint", "Checkpoints", "merge_states", "part_count"]
 
 #: Approximate size of a part in bytes, and its maximum number of records.
 _PART_BYTES, _PART_RECORDS = 4 * 1024 * 1024, 10_000
@@ -90,19 +90,25 @@ class Checkpoints:
         yield from (listed.name for listed in self._records.list())
 
     def states(
-        self, checkpoint: Checkpoint | None, *, unreadable: Callable[[CommitError], object] | None = None
+        self,
+        checkpoint: Checkpoint | None,
+        *,
+        parts: Iterable[int] | None = None,
+        unreadable: Callable[[CommitError], object] | None = None,
     ) -> Iterator[State]:
         """Yield the states of a checkpoint, sorted by `State.item_id`.
 
         Args:
             checkpoint: the checkpoint; None has no states.
+            parts: numbers of the parts to read, in order; by default all.
             unreadable: called with the error of each part that is missing or cannot be read, which is
                 skipped; by default the error is raised.
 
         Raises `NotFound` if a newer checkpoint has replaced it, `CorruptRecord` if a part is missing.
         """
-        for part in range(0 if checkpoint is None else checkpoint.parts):
-            assert checkpoint is not None
+        if checkpoint is None:
+            return
+        for part in range(checkpoint.parts) if parts is None else parts:
             try:
                 states = self._read(checkpoint, part)
             except (CorruptRecord, FormatTooNew) as error:
@@ -149,6 +155,32 @@ class Checkpoints:
             parts += 1
             total += len(part)
         return Checkpoint(number=0, id=id, parts=parts, states=total, written=0.0)
+
+    def store_parts_at(self, id: str, first: int, states: Iterable[State]) -> tuple[int, int]:
+        """Store parts of sorted states, as one of several processes that store one checkpoint.
+
+        The call can be repeated with the same arguments: existing parts with the same states stay.
+
+        Args:
+            id: id of the parts of the checkpoint.
+            first: number of the first of these parts; see `part_count`.
+            states: the states.
+
+        Returns the number of parts and of states. Raises `AlreadyExists` if a part has other states.
+        """
+        parts = total = 0
+        for part in _parted(states, _PART_RECORDS):
+            self._store_part(_part(id, first + parts), Document("namespace-base-part", {"states": part}))
+            parts += 1
+            total += len(part)
+        return parts, total
+
+    def _store_part(self, name: str, document: Document) -> None:
+        try:
+            self._parts.add(name, document)
+        except AlreadyExists:
+            if encode(self._parts.get(name)) != encode(document):
+                raise
 
     def store_unsorted_parts(self, states: Iterable[State], *, run: int = _RUN) -> Checkpoint:
         """Store the parts of a checkpoint of unsorted states, one for each item; see `store_parts`.
@@ -206,6 +238,11 @@ class Checkpoints:
         )
         current = _number(checkpoint.number)
         self._records.remove_all(listed.name for listed in self._records.list() if listed.name < current)
+
+
+def part_count(states: Iterable[State]) -> int:
+    """Return the number of parts in which `Checkpoints.store_parts_at` stores sorted states."""
+    return sum(1 for _ in _parted(states, _PART_RECORDS))
 
 
 def merge_states(states: Iterable[State], changed: Mapping[str, State]) -> Iterator[State]:

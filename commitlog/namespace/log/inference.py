@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
 from attrs import define, evolve, field, frozen
@@ -31,6 +31,9 @@ __all__ = [
 @define
 class CommittedFacts:
     """Facts that follow from committed changes.
+
+    The facts of a part of the changes are a value that can be pickled, and merged with the facts of
+    other parts in any order: unions and maxima.
 
     Attributes:
         written, replaced: versions that they wrote, and versions that they replaced or removed.
@@ -62,6 +65,43 @@ class CommittedFacts:
         self._directories.update(directory for directory, _ in effects.slots)
         self._directories |= effects.shards.keys()
         self._moves = self._moves or bool(effects.moves)
+
+    def copy_subjects(self) -> CommittedFacts:
+        """Return an empty collection of facts about the same subjects."""
+        facts = CommittedFacts()
+        facts._versions, facts._slots = set(self._versions), set(self._slots)
+        facts._directories, facts._moves = set(self._directories), self._moves
+        return facts
+
+    def merge(self, other: CommittedFacts) -> None:
+        """Add what `other` has learned from changes, about the same subjects."""
+        self.written |= other.written
+        self.replaced |= other.replaced
+        for directory, shard in other.highest_shard.items():
+            self.highest_shard[directory] = max(shard, self.highest_shard.get(directory, 0))
+
+    def concerns(self, state: State) -> bool:
+        """Return whether facts about the item of a state may follow from its newest state.
+
+        It is true for one of the states of such an item at least, so a selection of items is complete
+        only after all states were passed.
+        """
+        id = state.item_id.removeprefix("e/")
+        if id == state.item_id:
+            return False
+        return id in self._directories or (
+            state.item is not None and slot_of(key_of(state.item))[0] in self._slots
+        )
+
+    def missing_parents(self, known: Container[str]) -> set[str]:
+        """Return ids of directories whose parents `above` may need, and that are not in `known`.
+
+        Pass the newest states of these directories to `add_states`, and call it again, until it returns
+        none.
+        """
+        if not self._moves:
+            return set()
+        return {id for id in self._directories.union(self.parents.values()) if id not in known}
 
     def learn(self, change: LoggedChange) -> None:
         """Add a committed change."""
@@ -316,6 +356,11 @@ class Inference:
     def learn(self, change: LoggedChange) -> None:
         """Add a committed change."""
         self._facts.learn(change)
+
+    @property
+    def facts(self) -> CommittedFacts:
+        """The facts so far; they know the subjects of the pending changes."""
+        return self._facts
 
     def add_states(self, states: Iterable[State]) -> None:
         """Add the newest states that all committed changes left."""
