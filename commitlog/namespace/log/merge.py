@@ -12,7 +12,8 @@ content that one table has overwritten. The later change keeps the place.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from attrs import define, evolve, field, frozen
 
@@ -33,7 +34,18 @@ from commitlog.namespace.model.keys import (
 from commitlog.namespace.model.records import Entry, Garbage, Shards, Tombstone
 from commitlog.tables.api import Key
 
-__all__ = ["Corrections", "Outline"]
+__all__ = [
+    "Corrections",
+    "Doubts",
+    "LostAndFound",
+    "Outline",
+    "cycles_of",
+    "find_lost_and_found",
+    "hash_of_slot",
+    "is_narrow",
+    "overwritten_file",
+    "version_hash",
+]
 
 
 @frozen
@@ -86,7 +98,7 @@ class Outline:
         """Add the states of committed changes: only two tables write the same version."""
         for state in states:
             if state.item is not None and state.item_id.startswith("e/"):
-                number = _version_hash(state)
+                number = version_hash(state)
                 (self._written_twice if number in self._written else self._written).add(number)
 
     def add(self, state: State) -> None:
@@ -124,53 +136,35 @@ class Outline:
             history: yields the states that were passed to `add_history` again.
             exists: returns whether the store has the content of a file.
         """
-        unknown = {id for id in (ROOT, TRASH, *self._used) if not self._is_known(id)}
-        cycles = self._cycles()
-        narrow = {id for id, highest in self._used.items() if self._is_narrow(id, highest)}
-        in_use = self._referenced & self._garbage
-        doubtful = (
-            self._duplicate_slots,
-            unknown,
-            cycles,
-            narrow,
-            in_use,
-            self._duplicate_garbage,
-            self._written_twice,
-        )
-        if not any(doubtful):
+        doubts = self._doubts()
+        if not doubts:
             return Corrections()
-        corrector = _Corrector(self.keys, self._lost_and_found(), self._latest)
-        dropped: set[str] = set()
-        for state in states():
-            assert state.item is not None
-            if state.item_id.startswith("x/"):
-                data = Garbage.from_item(state.item).data
-                number = hash_of(data.path)
-                if data.own and number in in_use:
-                    dropped.add(state.item_id)
-                elif data.own and number in self._duplicate_garbage:
-                    in_use.add(number)  # leave out the other of two records of one object
-            elif state.item_id.startswith("t/"):
-                if parse_hash_key(key_of(state.item).hash).id in unknown:
-                    dropped.add(state.item_id)
-            else:
-                entry = Entry.from_item(state.item)
-                number = _slot_hash(entry)
-                if number in self._duplicate_slots:
-                    corrector.keep_later(number, state.item_id, state.began)
-                if number in self._duplicate_slots or entry.id in cycles or entry.id in narrow:
-                    corrector.entries[state.item_id] = entry
-        for id in sorted(narrow):
-            corrector.widen(f"e/{id}", self._used[id])
-        for id in sorted(unknown):
-            corrector.recreate_directory(id, self._used.get(id, 0))
-        for id in sorted(cycles):
-            corrector.move_to_lost_and_found(f"e/{id}")
-        for entry in self._overwritten_files(history):
-            assert entry.data is not None
-            if exists(entry.data):
-                corrector.add_content(entry)
-        return corrector.corrections(frozenset(dropped))
+        return doubts.corrections(self.keys, states(), self._overwritten_files(history), exists)
+
+    def _doubts(self) -> Doubts:
+        unknown = {id for id in (ROOT, TRASH, *self._used) if not self._is_known(id)}
+        narrow = {
+            id
+            for id, highest in self._used.items()
+            if id in self._directories and is_narrow(self._directories[id][2], highest)
+        }
+        parents = {id: parent for id, (parent, _, _) in self._directories.items()}
+        return Doubts(
+            slots=frozenset(self._duplicate_slots),
+            unknown={id: self._used.get(id, 0) for id in unknown},
+            narrow={id: self._used[id] for id in narrow},
+            cycles=frozenset(map(min, cycles_of(parents))),
+            in_use=frozenset(self._referenced & self._garbage),
+            garbage=frozenset(self._duplicate_garbage),
+            written=frozenset(self._written_twice),
+            lost_and_found=find_lost_and_found(
+                self.keys,
+                ((id, parent, name, shards) for id, (parent, name, shards) in self._directories.items()),
+                is_taken=lambda name: hash_of_slot(ROOT, name) in self._slots,
+                is_taken_twice=lambda name: hash_of_slot(ROOT, name) in self._duplicate_slots,
+            ),
+            latest=self._latest,
+        )
 
     def _overwritten_files(self, history: Callable[[], Iterable[State]]) -> Iterator[Entry]:
         """Yield files of one table that the other has overwritten, and whose content is unreferenced."""
@@ -178,46 +172,184 @@ class Outline:
         for state in history() if self._written_twice else ():
             if state.item is not None and state.item_id.startswith("x/"):
                 self._garbage.add(hash_of(Garbage.from_item(state.item).data.path))
-            elif state.item is not None and state.item_id.startswith("e/"):
-                data = Entry.from_item(state.item).data
-                if data is not None and data.own and _version_hash(state) in self._written_twice:
-                    found[hash_of(data.path)] = Entry.from_item(state.item)
+            elif (entry := overwritten_file(state, self._written_twice)) is not None:
+                assert entry.data is not None
+                found[hash_of(entry.data.path)] = entry
         yield from (each for at, each in found.items() if at not in self._referenced | self._garbage)
 
     def _is_known(self, id: str) -> bool:
         return id in self._directories or id == TOP
 
-    def _is_narrow(self, id: str, highest: int) -> bool:
-        return id in self._directories and highest >= self._directories[id][2].now
 
-    def _cycles(self) -> set[str]:
-        """Return one directory of each cycle."""
-        done: set[str] = set()
-        found: set[str] = set()
-        for start in self._directories:
-            path: list[str] = []
-            id = start
-            while id in self._directories and id not in done:
-                done.add(id)
-                path.append(id)
-                id = self._directories[id][0]
-            if id in path:
-                found.add(min(path[path.index(id) :]))
+#: Id, name and shards of the directory for entries that lost their place; the shards are None if it does
+#: not exist yet.
+LostAndFound: TypeAlias = tuple[str, str, Shards | None]
+
+
+@frozen(kw_only=True)
+class Doubts:
+    """What keeps the states of a log from being one tree.
+
+    Attributes:
+        slots: hashes of the name slots that several entries have (`hash_of_slot`).
+        unknown: directories that have entries and no state of their own, or that every namespace has;
+            with the highest shard that has an entry.
+        narrow: directories with an entry in a shard that they do not have; with the highest such shard.
+        cycles: one directory of each cycle.
+        in_use: hashes of the paths of objects that are garbage and the content of a file.
+        garbage: hashes of the paths of objects that are garbage twice.
+        written: hashes of the versions that two tables have written (`version_hash`).
+        lost_and_found: the directory for entries that lose their place.
+        latest: latest beginning of a change, in epoch seconds.
+    """
+
+    slots: frozenset[int]
+    unknown: Mapping[str, int] = field(hash=False)
+    narrow: Mapping[str, int] = field(hash=False)
+    cycles: frozenset[str]
+    in_use: frozenset[int]
+    garbage: frozenset[int]
+    written: frozenset[int]
+    lost_and_found: LostAndFound
+    latest: float
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.slots
+            or self.unknown
+            or self.narrow
+            or self.cycles
+            or self.in_use
+            or self.garbage
+            or self.written
+        )
+
+    def concern(self, state: State) -> bool:
+        """Return whether `corrections` needs the newest state of an item."""
+        assert state.item is not None
+        if state.item_id.startswith("x/"):
+            data = Garbage.from_item(state.item).data
+            return data.own and hash_of(data.path) in self.in_use | self.garbage
+        if state.item_id.startswith("t/"):
+            return parse_hash_key(key_of(state.item).hash).id in self.unknown
+        entry = Entry.from_item(state.item)
+        return _slot_hash(entry) in self.slots or entry.id in self.cycles or entry.id in self.narrow
+
+    def corrections(
+        self,
+        keys: Keys,
+        states: Iterable[State],
+        overwritten: Iterable[Entry],
+        exists: Callable[[Data], bool],
+    ) -> Corrections:
+        """Return the corrections that make the states one tree.
+
+        Args:
+            keys: keys of the namespace.
+            states: the newest states, or at least those that `concern` accepts; in any order.
+            overwritten: files of one table that the other has overwritten, one for each object to which
+                nothing else refers.
+            exists: returns whether the store has the content of a file.
+        """
+        corrector = _Corrector(keys, self.lost_and_found, self.latest)
+        dropped: set[str] = set()
+        garbage: dict[int, str] = {}
+        for state in filter(self.concern, states):
+            assert state.item is not None
+            if state.item_id.startswith("x/"):
+                number = hash_of(Garbage.from_item(state.item).data.path)
+                if number in self.in_use:
+                    dropped.add(state.item_id)
+                else:  # leave out the later of two records of one object
+                    kept = min(state.item_id, garbage.setdefault(number, state.item_id))
+                    dropped |= {state.item_id, garbage[number]} - {kept}
+                    garbage[number] = kept
+            elif state.item_id.startswith("t/"):
+                dropped.add(state.item_id)
+            else:
+                entry = Entry.from_item(state.item)
+                number = _slot_hash(entry)
+                if number in self.slots:
+                    corrector.keep_later(number, state.item_id, state.began)
+                corrector.entries[state.item_id] = entry
+        for id in sorted(self.narrow):
+            corrector.widen(f"e/{id}", self.narrow[id])
+        for id in sorted(self.unknown):
+            corrector.recreate_directory(id, self.unknown[id])
+        for id in sorted(self.cycles):
+            corrector.move_to_lost_and_found(f"e/{id}")
+        for entry in overwritten:
+            assert entry.data is not None
+            if exists(entry.data):
+                corrector.add_content(entry)
+        return corrector.corrections(frozenset(dropped))
+
+
+def is_narrow(shards: Shards, highest: int) -> bool:
+    """Return whether a directory has too few shards for an entry in the shard `highest`."""
+    return highest >= shards.now
+
+
+def overwritten_file(state: State, written: Container[int]) -> Entry | None:
+    """Return the file in a state if two tables have written its version, and it has own content.
+
+    Args:
+        state: a state of any change.
+        written: hashes of the versions that two tables have written.
+    """
+    if state.item is None or not state.item_id.startswith("e/"):
+        return None
+    entry = Entry.from_item(state.item)
+    own = entry.data is not None and entry.data.own
+    return entry if own and version_hash(state) in written else None
+
+
+def cycles_of(parents: Mapping[str, str]) -> Iterator[list[str]]:
+    """Yield the ids in each cycle of directories, given the parent of each directory.
+
+    >>> list(cycles_of({"a": "b", "b": "a", "c": "a", "d": "root"}))
+    [['a', 'b']]
+    """
+    done: set[str] = set()
+    for start in parents:
+        path: list[str] = []
+        id = start
+        while id in parents and id not in done:
+            done.add(id)
+            path.append(id)
+            id = parents[id]
+        if id in path:
+            yield path[path.index(id) :]
+
+
+def find_lost_and_found(
+    keys: Keys,
+    directories: Iterable[tuple[str, str, str, Shards]],
+    *,
+    is_taken: Callable[[str], bool],
+    is_taken_twice: Callable[[str], bool],
+) -> LostAndFound:
+    """Return the directory for entries that lose their place.
+
+    Args:
+        keys: keys of the namespace.
+        directories: id, parent, name and shards of the directories; in any order.
+        is_taken: whether an entry of the root has a name.
+        is_taken_twice: whether several entries of the root have a name.
+    """
+    existing = (
+        (id, name, shards)
+        for id, parent, name, shards in directories
+        if (parent, name) == (ROOT, LOST_AND_FOUND) and not is_taken_twice(name)
+    )
+    found = min(existing, key=lambda directory: directory[0], default=None)
+    if found is not None:
         return found
-
-    def _lost_and_found(self) -> tuple[str, str, Shards | None]:
-        """Return id and name of lost+found, and its shards if it exists."""
-        for id, (parent, name, shards) in sorted(self._directories.items()):
-            if (parent, name) == (ROOT, LOST_AND_FOUND) and not self._is_duplicate_slot(ROOT, name):
-                return id, name, shards
-        name, number = LOST_AND_FOUND, 0
-        while _hash_of_slot(ROOT, name) in self._slots:
-            number += 1
-            name = f"{LOST_AND_FOUND}.{number}"
-        return _digest(f"{self.keys.namespace}/{name}"), name, None
-
-    def _is_duplicate_slot(self, parent: str, name: str) -> bool:
-        return _hash_of_slot(parent, name) in self._duplicate_slots
+    name, number = LOST_AND_FOUND, 0
+    while is_taken(name):
+        number += 1
+        name = f"{LOST_AND_FOUND}.{number}"
+    return _digest(f"{keys.namespace}/{name}"), name, None
 
 
 @define
@@ -225,8 +357,7 @@ class _Corrector:
     """The corrections in progress; see `Corrections`."""
 
     keys: Keys
-    #: Id, name and shards of lost+found; the shards are None if it does not exist yet.
-    lost_and_found: tuple[str, str, Shards | None]
+    lost_and_found: LostAndFound
     latest: float
     entries: dict[str, Entry] = field(factory=dict)
     _states: dict[str, State] = field(factory=dict)
@@ -324,15 +455,17 @@ class _Corrector:
             )
 
 
-def _version_hash(state: State) -> int:
+def version_hash(state: State) -> int:
+    """Return a hash of the item and the version of a state."""
     return hash_of(f"{state.item_id}\n{state.version}")
 
 
 def _slot_hash(entry: Entry) -> int:
-    return _hash_of_slot(parse_hash_key(entry.key.hash).id, entry.name)
+    return hash_of_slot(parse_hash_key(entry.key.hash).id, entry.name)
 
 
-def _hash_of_slot(directory: str, name: str) -> int:
+def hash_of_slot(directory: str, name: str) -> int:
+    """Return a hash of a name in a directory, in any shard."""
     return hash_of(f"{directory}\n{name}")
 
 

@@ -8,43 +8,35 @@ the log of the new epoch, and from there into the table.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable
 
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from commitlog._util.ids import random_id
 from commitlog.errors import (
     AlreadyExists,
-    CommitError,
-    ConfigurationError,
     Conflict,
     CorruptRecord,
     Fenced,
     NotFound,
 )
-from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
-from commitlog.namespace.log.entries import LoggedChange, NewestStates, State, parse_changes
+from commitlog.namespace.log.contents import LogContents, ReadContents, WholeLog
+from commitlog.namespace.log.entries import State
 from commitlog.namespace.log.epoch import Epochs
-from commitlog.namespace.log.inference import Inference
-from commitlog.namespace.log.merge import Corrections, Outline
-from commitlog.namespace.log.restore_writer import LostFile, RestoreClaim, RestoreWriter
+from commitlog.namespace.log.restore_writer import (
+    LostFile,
+    RestoreClaim,
+    RestoreWriter,
+    WriteReport,
+)
 from commitlog.namespace.metadata import Epoch, NamespaceMetadata
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import Keys
-from commitlog.namespace.model.records import Entry
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.api import ObjectStore, same_etag
 from commitlog.tables.api import Table
 
 __all__ = ["RestoreReport", "Restorer"]
-
-#: Number of operations between two progress reports.
-_PROGRESS_STEP = 100
-
-#: Maximum number of states held in memory; a longer log is read again for each pass.
-_HELD = 10_000
 
 #: Maximum number of attempts to read the log while others change it.
 _TRIES = 3
@@ -91,6 +83,7 @@ class Restorer:
         log: log of the namespace as it was created: that of the first epoch.
         name: name of the namespace.
         new_id: returns unique ids.
+        read_contents: reads the log; by default in this process.
 
     The metadata record is written last: until then, no client finds a namespace. A restore can be
     interrupted at any point, and repeated. Of several concurrent restores, the one that began last
@@ -103,6 +96,7 @@ class Restorer:
     log: OperationLog
     name: str
     new_id: Callable[[], str] = field(default=random_id, repr=False)
+    read_contents: ReadContents = field(default=WholeLog.of, repr=False)
     _epochs: Epochs = field(
         init=False, repr=False, eq=False, default=Factory(lambda self: Epochs(self.log), takes_self=True)
     )
@@ -179,46 +173,46 @@ class Restorer:
             contents = self._read_log(read, salvage=salvage)
             contents.decide_pending(decide)
             metadata = self._metadata(contents, keys)
-            corrections = self._merge(contents, keys)
+            contents.merge(keys, self._has)
             if read_only:
                 break
             if epoch is None:
                 epoch = self._epochs.claim(id=self.new_id(), table=self.table.url)
             # The log has everything sent before the claim: decided or pending.
-            if self._digest() == (contents.epoch, contents.digest):
+            if contents.is_current():
                 break
         else:
             raise Conflict("the log was changed while it was read: stop all writers, and restore again")
-        notify(evolve(report, found=corrections.found, unreadable=tuple(contents.unreadable)))
+        notify(evolve(report, found=contents.found, unreadable=tuple(sorted(contents.unreadable))))
         decided = contents.decided
         if epoch is None:
             metadata = metadata.of(contents.epoch, read_only=True)
-            states = corrections.apply(contents.states())
         else:
             decided = tuple(self._decide(contents, operation) for operation in decided)
             metadata = evolve(metadata.of(epoch), change_id=epoch.id)
-            states = self._save(contents, epoch, corrections, metadata)
+            item = metadata.to_item()
+            contents.save(epoch, State(item_id="m", version=1, item=item, began=contents.first))
         claim = RestoreClaim.begin(
             self.table, keys, id=self.new_id(), replace=replace, epoch=metadata.epoch.number
         )
+        writer = RestoreWriter(table=self.table, store=self.store, keys=keys, claim=claim)
         if replace:
-            for removed in claim.remove_all():
+            for removed in contents.remove_all(writer):
                 notify(evolve(report, removed=removed))
         notify(evolve(report, decided=decided, epoch=metadata.epoch.number))
-        writer = RestoreWriter(table=self.table, store=self.store, keys=keys, claim=claim)
-        unreadable: list[Entry] = []
-        for written in writer.write(state for state in states if state.item_id != "m"):
-            unreadable += written.lost
+
+        def written(group: WriteReport) -> None:
             notify(
                 evolve(
                     report,
-                    files=report.files + written.files,
-                    directories=report.directories + written.directories,
-                    garbage=report.garbage + written.garbage,
-                    records=report.records + written.records,
+                    files=report.files + group.files,
+                    directories=report.directories + group.directories,
+                    garbage=report.garbage + group.garbage,
+                    records=report.records + group.records,
                 )
             )
-        lost = tuple(writer.lost(unreadable))
+
+        lost = contents.write(writer, written)
         if epoch is not None:
             try:
                 self._epochs.check(epoch)
@@ -239,31 +233,11 @@ class Restorer:
 
     # contents of the log
 
-    def _read_log(self, read: Callable[[int], object], *, salvage: bool) -> _LogContents:
+    def _read_log(self, read: Callable[[int], object], *, salvage: bool) -> LogContents:
         """Read the log to restore from."""
-        epoch, digest = self._digest()
-        log = self._epochs.log_of(epoch)
-        contents = _LogContents(
-            log=log,
-            checkpoints=Checkpoints(log, new_id=self.new_id),
-            epoch=epoch,
-            digest=digest,
-            on_read=read,
-            salvage=salvage,
-        )
-        contents.read()
-        return contents
+        return self.read_contents(self._epochs, self.new_id, read, salvage)
 
-    def _digest(self) -> tuple[Epoch, str]:
-        """Return the epoch to restore from, and a digest of the names of its log's entries."""
-        epoch = self._epochs.complete(self.new_id)
-        log = self._epochs.log_of(epoch)
-        digest = hashlib.sha256()
-        for name in chain(log.names(), Checkpoints(log, new_id=self.new_id).names()):
-            digest.update(f"\n{name}".encode())
-        return epoch, digest.hexdigest()
-
-    def _decide(self, contents: _LogContents, operation: Operation) -> Operation:
+    def _decide(self, contents: LogContents, operation: Operation) -> Operation:
         assert operation.decision is not None
         try:
             stands = contents.log.decide(operation, operation.decision)
@@ -277,10 +251,10 @@ class Restorer:
             )
         return operation
 
-    def _metadata(self, contents: _LogContents, keys: Keys) -> NamespaceMetadata:
+    def _metadata(self, contents: LogContents, keys: Keys) -> NamespaceMetadata:
         found = contents.metadata
         if found is None:
-            found = next((state for state in contents.checkpoint_states() if state.item_id == "m"), None)
+            found = contents.checkpoint_metadata()
         if found is not None and found.item is not None and found.item["name"] == self.name:
             metadata = NamespaceMetadata.from_item(found.item)
             metadata.check(writing=True)
@@ -295,161 +269,10 @@ class Restorer:
             change_id=self.new_id(),
         )
 
-    def _merge(self, contents: _LogContents, keys: Keys) -> Corrections:
-        outline = Outline(keys)
-        outline.add_history(contents.history())
-        for state in contents.states():
-            outline.add(state)
-        return outline.merge(contents.states, contents.history, self._has)
-
     def _has(self, data: Data) -> bool:
         info = self.store.begin_head(data.path)().info
         return info is not None and same_etag(info.etag, data.etag)
 
-    def _save(
-        self, contents: _LogContents, epoch: Epoch, corrections: Corrections, metadata: NamespaceMetadata
-    ) -> Iterator[State]:
-        """Save all restored states in the log of an epoch; return them."""
-        checkpoints = Checkpoints(self._epochs.log_of(epoch), new_id=self.new_id)
-        metadata_state = State(item_id="m", version=1, item=metadata.to_item(), began=contents.first)
-        parts = checkpoints.store_unsorted_parts(
-            chain([metadata_state], corrections.apply(contents.states()))
-        )
-        checkpoints.make_current(parts, after=None)
-        return checkpoints.states(parts)
-
-
-@define(kw_only=True)
-class _LogContents:
-    """The contents of a log: read once to find the newest states, and again to return them.
-
-    Args:
-        log: the log.
-        checkpoints: its checkpoints.
-        epoch: its epoch.
-        digest: digest of the names of its entries, from before it was read.
-        on_read: called after each hundred operations.
-        salvage: whether to skip parts that cannot be read.
-    """
-
-    log: OperationLog
-    checkpoints: Checkpoints
-    epoch: Epoch
-    digest: str
-    on_read: Callable[[int], object]
-    salvage: bool
-    checkpoint: Checkpoint | None = field(default=None, init=False)
-    newest: NewestStates = field(factory=NewestStates, init=False)
-    metadata: State | None = field(default=None, init=False)
-    first: float = field(default=0.0, init=False)
-    unreadable: dict[str, None] = field(factory=dict, init=False)
-    decided: tuple[Operation, ...] = field(default=(), init=False)
-    pending: Inference = field(init=False)
-    #: States of operations that were pending, and are decided as committed.
-    _more: list[State] = field(factory=list, init=False)
-    #: The operations, if there are few enough to hold.
-    _held: list[tuple[Operation, LoggedChange]] | None = field(default=None, init=False)
-
-    def read(self) -> None:
-        """Read the log once."""
-        self.pending = Inference.of(
-            operation
-            for operation, _ in parse_changes(self.log.pending(unreadable=self.refuse), self.refuse)
-        )
-        try:
-            self.checkpoint = self.checkpoints.newest()
-        except CorruptRecord as error:
-            self.refuse(error)
-        for operation, change in self._changes():
-            self.pending.forget(operation.id)
-            self.first = min(self.first or operation.time, operation.time)
-            if operation.decision is Decision.COMMITTED:
-                self._add(change)
-                self.pending.learn(change)
-        if self.pending.changes:
-            self.pending.add_states(self._newest())
-
-    def decide_pending(self, decide: Callable[[Operation], Decision] | None) -> None:
-        """Decide pending operations. Raises `ConfigurationError` if `decide` is needed and missing."""
-        changes = dict(self.pending.changes)
-        self.decided = self.pending.decide_pending(decide)
-        if self.pending.changes:
-            raise ConfigurationError(
-                f"the log does not show the outcome of {len(self.pending.changes)} operations, such as"
-                f" {next(iter(self.pending.changes.values())).what!r}; decide them (`decide`). Nothing"
-                " was written"
-            )
-        for operation in self.decided:
-            if operation.decision is Decision.COMMITTED:
-                self._add(changes[operation.id])
-                self._more += changes[operation.id].states
-
-    def states(self) -> Iterator[State]:
-        """Yield the newest states that have a record, except the metadata record."""
-        for state in self._newest():
-            kind, _, item_id = state.item_id.partition("/")
-            if state.item is None or kind == "m":
-                continue
-            # When a directory is removed, the log does not get the removal of its tombstones.
-            if kind != "t" or not self.newest.is_removed(f"e/{item_id.partition('/')[0]}"):
-                yield state
-
-    def history(self) -> Iterator[State]:
-        """Yield all states made since the checkpoint, both older and newer ones."""
-        for operation, change in self._changes():
-            if operation.decision is Decision.COMMITTED:
-                yield from change.states
-        yield from self._more
-
-    def checkpoint_states(self) -> Iterator[State]:
-        """Yield the states of the checkpoint."""
-        return self.checkpoints.states(self.checkpoint, unreadable=self.refuse)
-
-    def refuse(self, error: CommitError) -> None:
-        """Skip an unreadable part with `salvage`; otherwise raise the error."""
-        if not isinstance(error, CorruptRecord):
-            raise error
-        if not self.salvage:
-            raise CorruptRecord(
-                f"{error}. To restore the rest of the log, skip it (`salvage`, or --salvage)"
-            ) from error
-        self.unreadable[str(error)] = None
-
-    def _newest(self) -> Iterator[State]:
-        return self.newest.select(self.checkpoint_states(), self.history())
-
-    def _add(self, change: LoggedChange) -> None:
-        self.newest.add(change.states)
-        for state in change.states:
-            if state.item_id == "m" and state.supersedes(self.metadata):
-                self.metadata = state
-
-    def _changes(self) -> Iterator[tuple[Operation, LoggedChange]]:
-        if self._held is not None:
-            yield from self._held
-            return
-        held: list[tuple[Operation, LoggedChange]] | None = []
-        states = 0
-        operations = _counted(self.log.history(unreadable=self.refuse), self.on_read)
-        for found in parse_changes(operations, self.refuse):
-            states += len(found[1].states)
-            if held is not None and states <= _HELD:
-                held.append(found)
-            else:
-                held = None
-            yield found
-        self._held = held
-
 
 def _rolled_back(operation: Operation) -> Decision:
     return Decision.ROLLED_BACK
-
-
-def _counted(operations: Iterable[Operation], read: Callable[[int], object]) -> Iterator[Operation]:
-    """Yield operations, and report progress after every hundred."""
-    number = 0
-    for number, operation in enumerate(operations, 1):
-        yield operation
-        if number % _PROGRESS_STEP == 0:
-            read(_PROGRESS_STEP)
-    read(number % _PROGRESS_STEP)

@@ -76,6 +76,16 @@ class WriteReport:
     records: int
     lost: tuple[Entry, ...]
 
+    def __add__(self, other: WriteReport) -> WriteReport:
+        """Return the result of both groups."""
+        return WriteReport(
+            files=self.files + other.files,
+            directories=self.directories + other.directories,
+            garbage=self.garbage + other.garbage,
+            records=self.records + other.records,
+            lost=self.lost + other.lost,
+        )
+
 
 @frozen(kw_only=True)
 class RestoreWriter:
@@ -319,15 +329,22 @@ class RestoreClaim:
                 raise claim.superseded() from error
         return claim
 
-    def remove_all(self) -> Iterator[int]:
-        """Remove all records of the namespace; yield the number removed so far. Raises `Conflict`."""
+    def remove_all(self, *, segment: int = 0, segments: int = 1) -> Iterator[int]:
+        """Remove all records of the namespace; yield the number removed so far. Raises `Conflict`.
+
+        Args:
+            segment, segments: the part of the table to scan, as of `Table.scan`; by default all.
+        """
         mine = f"{self.keys.namespace}/"
         unreadable: list[Key] = []
 
         def found() -> Iterator[Key]:
-            yield from map(
-                key_of, self.table.scan(unreadable=lambda bad: unreadable.append(key_of(bad.item)))
+            items = self.table.scan(
+                segment=segment,
+                segments=segments,
+                unreadable=lambda bad: unreadable.append(key_of(bad.item)),
             )
+            yield from map(key_of, items)
             yield from unreadable
 
         others = (key for key in found() if key.hash.startswith(mine) and key != self.precondition.key)
