@@ -13,6 +13,7 @@
     gc                                  emptying the trash, and garbage collection
     external                            bound directories: sync, prune, diff; and import
     fsck                                checks and repairs
+    partitioned                         the same on a cluster, in partitions
     jobs                                job output, published by one rename
 
 The docstring of each package lists its parts in the order in which an operation passes them.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from contextlib import nullcontext
+from functools import cached_property, partial
 from random import Random
 
 import pytest
@@ -18,6 +19,8 @@ from commitlog.errors import (
 from commitlog.namespace import Namespace, Restorer
 from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.namespace.model.records import Entry, Garbage
+from commitlog.namespace.partitioned.contents import PartitionedLog
+from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.oplog import OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key
@@ -36,13 +39,18 @@ class Dies(BaseException):
 
 @define(slots=False)
 class World:
-    """A namespace with a log, and its parts."""
+    """A namespace with a log, and its parts.
+
+    Attributes:
+        engine: divides the work of restores into partitions; None: they are not divided.
+    """
 
     clock: ManualClock
     table: ServiceTable
     store: MemoryStore
     log: OperationLog
     words: Random
+    engine: SerialEngine | None = None
 
     @cached_property
     def lake(self) -> Namespace:
@@ -74,7 +82,12 @@ class World:
 
     def restorer(self, table: ServiceTable | InterceptedTable) -> Restorer:
         """Return a restorer of the namespace into another table."""
-        return Restorer(table=table, store=self.store, log=self.log, name=LAKE)
+        restorer = Restorer(table=table, store=self.store, log=self.log, name=LAKE)
+        if self.engine is None:
+            return restorer
+        # `PartitionedLog` opens what a task needs; here that is the same in each task.
+        read = partial(PartitionedLog.of, self.engine, lambda: nullcontext(restorer))
+        return evolve(restorer, read_contents=read)
 
     def entries(self, table: ServiceTable) -> dict[Key, Entry]:
         """Return all entries of a table."""

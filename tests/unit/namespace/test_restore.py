@@ -30,6 +30,7 @@ from commitlog.namespace.log.inference import Inference
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.keys import NAMESPACES, parse_hash_key
 from commitlog.namespace.model.records import Entry
+from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key
@@ -40,10 +41,13 @@ from support.namespace import Auditor, InterceptedTable, ServiceTable, objects_i
 from support.restore import KEYS, LAKE, Dies, History, World, fill, leave_pending, records, world
 
 
-@pytest.fixture
-def at() -> World:
-    """A new namespace."""
-    return world()
+@pytest.fixture(params=[False, True], ids=["whole", "partitioned"])
+def at(request: pytest.FixtureRequest) -> World:
+    """A new namespace, which is restored in one piece or in partitions."""
+    made = world()
+    if request.param:
+        made.engine = SerialEngine(partitions=3, shuffle=Random(0).shuffle)
+    return made
 
 
 def test_a_restore_returns_all_entries(at: World) -> None:
@@ -135,6 +139,7 @@ def test_a_restore_reports_progress(at: World) -> None:
 
 def test_a_restore_reports_reading_and_removing(at: World) -> None:
     """Reading a long log takes minutes before the first record is written."""
+    at.engine = None
     for number in range(120):
         at.lake.write(f"f{number:03}", b"1")
     reported: list[RestoreReport] = []

@@ -1,0 +1,9 @@
+"""Restore of a namespace in partitions, on a cluster.
+
+The rules are those of `log` and `fsck`. This package divides their input, and brings together the
+records that one rule needs::
+
+    dataset     the port for distributed work: records in partitions, grouped by key
+    cycles      cycles of directories, found by pointer doubling
+    contents    the contents of a log, for a restore
+"""

@@ -1,0 +1,717 @@
+"""The contents of a log in partitions, for a restore: see `commitlog.namespace.log.contents`.
+
+The log is divided into ranges of time, and its checkpoint into parts. Each task reads one of them. The
+states are then grouped by item, of which the newest counts; by directory, for names, shards and
+tombstones; and by object. The driver holds pending operations, and what keeps the states from being one
+tree, but no state of a sound item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from commitlog.errors import CommitError
+from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints, part_count
+from commitlog.namespace.log.contents import LogContents, digest_of_names, skipped
+from commitlog.namespace.log.entries import LoggedChange, State, parse_changes, rank_of
+from commitlog.namespace.log.epoch import Epochs
+from commitlog.namespace.log.inference import CommittedFacts
+from commitlog.namespace.log.merge import (
+    Corrections,
+    Doubts,
+    LostAndFound,
+    cycles_of,
+    find_lost_and_found,
+    hash_of_slot,
+    is_narrow,
+    overwritten_file,
+    version_hash,
+)
+from commitlog.namespace.log.restore_writer import LostFile, RestoreClaim, RestoreWriter, WriteReport
+from commitlog.namespace.metadata import Epoch
+from commitlog.namespace.model.data import Data
+from commitlog.namespace.model.keys import (
+    LOST_AND_FOUND,
+    ROOT,
+    TOP,
+    TRASH,
+    Keys,
+    hash_of,
+    parse_hash_key,
+)
+from commitlog.namespace.model.records import Entry, Garbage, Shards
+from commitlog.namespace.partitioned.cycles import Edge, edges_of_cycles
+from commitlog.namespace.partitioned.dataset import Dataset, Engine, Keyed, OpenAccess
+from commitlog.oplog import Decision, Operation
+from commitlog.oplog.record_directory import NameRange
+from commitlog.tables.api import Check
+
+__all__ = ["PartitionedLog", "RangeFacts", "ReadLog", "SourcedState", "parts_and_ranges"]
+
+#: Number of ranges of the log for each partition: operations are not spread evenly over time.
+_RANGES = 4
+
+#: Where a state is: 0 in the checkpoint, 1 and the id in an operation, 2 and a number in one of the
+#: pending operations that were decided as committed. Of equal states the one with the lowest counts.
+Source: TypeAlias = tuple[int, str]
+
+_CHECKPOINT, _LOGGED, _DECIDED = 0, 1, 2
+
+#: A range of the operations, or numbers of parts of the checkpoint.
+LogPart: TypeAlias = NameRange | tuple[int, ...]
+
+
+@frozen
+class SourcedState:
+    """A state, and where it was read."""
+
+    state: State
+    source: Source
+
+
+@define
+class RangeFacts:
+    """What a task has learned from its part of the log; can be merged with that of other parts.
+
+    Attributes:
+        facts: facts about the subjects of pending changes.
+        decided: ids of decided operations that were listed as pending.
+        operations: number of operations.
+        first: epoch second at which the first operation began; 0 if there is none.
+        metadata: the newest metadata record in a change.
+        checkpoint_metadata: the metadata record in the checkpoint.
+        unreadable: errors of entries and parts that were skipped.
+    """
+
+    facts: CommittedFacts
+    decided: set[str] = field(factory=set)
+    operations: int = 0
+    first: float = 0.0
+    metadata: State | None = None
+    checkpoint_metadata: State | None = None
+    unreadable: dict[str, None] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class ReadLog:
+    """Reads parts of a log, as a task. Yields `SourcedState`, and `RangeFacts` at the end of each part.
+
+    Args:
+        open_access: opens the log.
+        epoch: epoch of the log.
+        checkpoint: its checkpoint.
+        salvage: whether to skip what cannot be read.
+        subjects: the subjects of pending changes, without facts.
+        pending: ids of the operations that were listed as pending.
+    """
+
+    open_access: OpenAccess
+    epoch: Epoch
+    checkpoint: Checkpoint | None
+    salvage: bool
+    subjects: CommittedFacts
+    pending: frozenset[str]
+
+    def __call__(self, parts: Iterator[LogPart]) -> Iterator[SourcedState | RangeFacts]:
+        """Read the parts."""
+        with self.open_access() as access:
+            log = Epochs(access.log).log_of(self.epoch)
+            for part in parts:
+                learned = RangeFacts(self.subjects.copy_subjects())
+
+                def refuse(error: CommitError, learned: RangeFacts = learned) -> None:
+                    learned.unreadable[skipped(error, salvage=self.salvage)] = None
+
+                if isinstance(part, NameRange):
+                    yield from self._operations(
+                        log.history(within=part, unreadable=refuse), learned, refuse
+                    )
+                else:
+                    checkpoints = Checkpoints(log, new_id=str)
+                    for state in checkpoints.states(self.checkpoint, parts=part, unreadable=refuse):
+                        if state.item_id == "m":
+                            learned.checkpoint_metadata = state
+                        else:
+                            yield SourcedState(state, (_CHECKPOINT, ""))
+                yield learned
+
+    def _operations(
+        self,
+        operations: Iterable[Operation],
+        learned: RangeFacts,
+        refuse: Callable[[CommitError], object],
+    ) -> Iterator[SourcedState]:
+        for operation, change in parse_changes(operations, refuse):
+            learned.operations += 1
+            learned.first = min(learned.first or operation.time, operation.time)
+            if operation.id in self.pending:
+                learned.decided.add(operation.id)
+            if operation.decision is not Decision.COMMITTED:
+                continue
+            learned.facts.learn(change)
+            for state in change.states:
+                if state.item_id != "m":
+                    yield SourcedState(state, (_LOGGED, operation.id))
+                elif state.supersedes(learned.metadata):
+                    learned.metadata = state
+
+
+@define(kw_only=True)
+class PartitionedLog(LogContents):
+    """The contents of a log in the partitions of an engine.
+
+    Args:
+        engine: divides the work.
+        open_access: opens table, store and log in a task.
+    """
+
+    engine: Engine
+    open_access: OpenAccess
+    _found: tuple[str, ...] = field(default=(), init=False)
+    _ranges: tuple[NameRange, ...] = field(default=(), init=False)
+    _logged: Dataset[SourcedState] = field(init=False)
+    _states: Dataset[State] = field(init=False)
+    _checkpoint_metadata: State | None = field(default=None, init=False)
+    _more: list[SourcedState] = field(factory=list, init=False)
+    #: Epoch and checkpoint with the corrected states.
+    _saved: tuple[Epoch, Checkpoint] | None = field(default=None, init=False)
+
+    @classmethod
+    def of(
+        cls,
+        engine: Engine,
+        open_access: OpenAccess,
+        epochs: Epochs,
+        new_id: Callable[[], str],
+        on_read: Callable[[int], object],
+        salvage: bool,
+    ) -> PartitionedLog:
+        """Return the contents of the newest complete epoch of a log; see `LogContents`."""
+        contents = cls(
+            engine=engine,
+            open_access=open_access,
+            epochs=epochs,
+            new_id=new_id,
+            on_read=on_read,
+            salvage=salvage,
+        )
+        contents.read()
+        return contents
+
+    def digest(self) -> str:
+        """See `LogContents.digest`."""
+        self._ranges = self._ranges or self.log.ranges(_RANGES * self.engine.partitions)
+        call = _DigestNames(open_access=self.open_access, epoch=self.epoch)
+        digests = self.engine.distribute(self._ranges).map(call).collect()
+        return digest_of_names(chain(self.log.pending_names(), digests, self.checkpoints.names()))
+
+    def read_changes(self) -> None:
+        """See `LogContents.read_changes`."""
+        call = ReadLog(
+            open_access=self.open_access,
+            epoch=self.epoch,
+            checkpoint=self.checkpoint,
+            salvage=self.salvage,
+            subjects=self.pending.facts.copy_subjects(),
+            pending=frozenset(self.pending.changes),
+        )
+        parts = parts_and_ranges(self.checkpoint, self._ranges, self.engine.partitions)
+        read = self.engine.distribute(parts).map(call).keep()
+        for learned in read.map(_facts_alone).collect():
+            self.on_read(learned.operations)
+            self.first = min(self.first or learned.first, learned.first or self.first)
+            self.unreadable.update(learned.unreadable)
+            self.learn_metadata([] if learned.metadata is None else [learned.metadata])
+            self._checkpoint_metadata = self._checkpoint_metadata or learned.checkpoint_metadata
+            for id in learned.decided:
+                self.pending.forget(id)
+            self.pending.facts.merge(learned.facts)
+        self._logged = read.map(_states_alone)
+        if self.pending.changes:
+            self._learn_states(self.pending.facts)
+
+    def add(self, operation: Operation, change: LoggedChange) -> None:
+        """See `LogContents.add`."""
+        self.learn_metadata(change.states)
+        for state in change.states:
+            if state.item_id != "m":
+                self._more.append(SourcedState(state, (_DECIDED, f"{len(self._more):012d}")))
+
+    def checkpoint_metadata(self) -> State | None:
+        """See `LogContents.checkpoint_metadata`."""
+        return self._checkpoint_metadata
+
+    def merge(self, keys: Keys, exists: Callable[[Data], bool]) -> None:
+        """See `LogContents.merge`."""
+        history = self._logged.union(self.engine.distribute([tuple(self._more)]).map(_each))
+        newest = history.map(_by_item).group(_newest_of_item).keep()
+        tops = [(ROOT, _EXPECTED, "expected"), (TRASH, _EXPECTED, "expected")]
+        placed = (
+            newest.map(_by_directory).union(self.engine.distribute(tops)).group(_in_directory).keep()
+        )
+        live = newest.map(_live_states).union(placed.map(_newest_states))
+        doubts = self._doubts(keys, newest, placed, live)
+        corrections = Corrections()
+        if doubts:
+            concerned = live.map(partial(filter, doubts.concern)).collect()
+            overwritten = self._overwritten_files(history, live, doubts.written)
+            corrections = doubts.corrections(keys, concerned, overwritten, exists)
+        self._found = corrections.found
+        self._states = live.map(partial(_uncorrected, corrections)).union(
+            self.engine.distribute([tuple(corrections.states.values())]).map(_each)
+        )
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        """See `LogContents.found`."""
+        return self._found
+
+    def save(self, epoch: Epoch, metadata: State) -> None:
+        """See `LogContents.save`."""
+        states = self._states.union(self.engine.distribute([metadata]))
+        ordered = states.map(_by_item_id).sort().keep()
+        id = self.new_id()
+        offsets: dict[str, int] = {}
+        parts = 0
+        for first, number in ordered.map(_count_parts).collect():
+            offsets[first] = parts
+            parts += number
+        call = _StoreParts(open_access=self.open_access, epoch=epoch, id=id, offsets=offsets)
+        total = sum(ordered.map(call).collect())
+        saved = Checkpoint(number=0, id=id, parts=parts, states=total, written=0.0)
+        checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
+        checkpoints.make_current(saved, after=None)
+        self._saved = epoch, saved
+
+    def write(
+        self, writer: RestoreWriter, notify: Callable[[WriteReport], object]
+    ) -> tuple[LostFile, ...]:
+        """See `LogContents.write`."""
+        states = self._states
+        if self._saved is not None:
+            epoch, saved = self._saved
+            call = _ReadParts(open_access=self.open_access, epoch=epoch, saved=saved)
+            states = self.engine.distribute(_part_groups(saved, _RANGES * self.engine.partitions)).map(
+                call
+            )
+        access = _WriterAccess(self.open_access, writer.keys, writer.claim.precondition)
+        written = states.map(partial(_write, access)).keep()
+        for report in written.map(_reports_alone).collect():
+            notify(report)
+        return tuple(written.map(partial(_describe_lost, access)).collect())
+
+    def remove_all(self, writer: RestoreWriter) -> Iterator[int]:
+        """See `LogContents.remove_all`."""
+        access = _WriterAccess(self.open_access, writer.keys, writer.claim.precondition)
+        count = _RANGES * self.engine.partitions
+        segments = [(number, count) for number in range(count)]
+        yield sum(self.engine.distribute(segments).map(partial(_remove, access)).collect())
+
+    # inside
+
+    def _learn_states(self, facts: CommittedFacts) -> None:
+        """Learn from the newest states of the items of pending changes, and of directories above."""
+        known: set[str] = set()
+        items = set(self._logged.map(partial(_concerned, facts)).collect())
+        while items:
+            wanted = self._logged.map(partial(_of_items, frozenset(items)))
+            newest = wanted.map(_by_item).group(_newest_of_item).map(_newest_states)
+            facts.add_states(newest.collect())
+            known |= {item_id.removeprefix("e/") for item_id in items}
+            items = {f"e/{id}" for id in facts.missing_parents(known)}
+
+    def _doubts(
+        self, keys: Keys, newest: Dataset[_Fact], placed: Dataset[_Fact], live: Dataset[State]
+    ) -> Doubts:
+        found: dict[str, dict[Any, Any]] = {kind: {} for kind in _DOUBTS}
+        objects = newest.map(_by_object).group(_of_object)
+        for dataset in (newest, placed, objects):
+            for kind, subject, value in dataset.map(_doubts_alone).collect():
+                found[kind][subject] = value
+        cycles = edges_of_cycles(live.map(_edges))
+        return Doubts(
+            slots=frozenset(found["slot"]),
+            unknown=found["unknown"],
+            narrow=found["narrow"],
+            cycles=frozenset(map(min, cycles_of(cycles))),
+            in_use=frozenset(found["in_use"]),
+            garbage=frozenset(found["garbage"]),
+            written=frozenset(found["written"]),
+            lost_and_found=self._lost_and_found(keys, live, found["slot"]),
+            latest=max(live.map(_latest).collect(), default=0.0),
+        )
+
+    def _lost_and_found(
+        self, keys: Keys, live: Dataset[State], duplicates: Collection[int]
+    ) -> LostAndFound:
+        entries = live.map(_named_like_lost_and_found).collect()
+        names = {entry.name for entry in entries}
+        return find_lost_and_found(
+            keys,
+            ((entry.id, ROOT, entry.name, entry.shards) for entry in entries if entry.is_directory),
+            is_taken=names.__contains__,
+            is_taken_twice=lambda name: hash_of_slot(ROOT, name) in duplicates,
+        )
+
+    def _overwritten_files(
+        self, history: Dataset[SourcedState], live: Dataset[State], written: frozenset[int]
+    ) -> Iterator[Entry]:
+        """Yield files of one table that the other has overwritten, and whose content is unreferenced."""
+        if not written:
+            return
+        found: dict[str, Entry] = {}
+        for _, entry in sorted(history.map(partial(_overwritten, written)).collect(), key=_source_of):
+            assert entry.data is not None
+            found[entry.data.path] = entry
+        wanted = frozenset(found)
+        referenced = {
+            *live.map(partial(_referenced, wanted)).collect(),
+            *history.map(partial(_garbage_of_history, wanted)).collect(),
+        }
+        yield from (entry for path, entry in found.items() if path not in referenced)
+
+
+def parts_and_ranges(
+    checkpoint: Checkpoint | None, ranges: Sequence[NameRange], partitions: int
+) -> list[LogPart]:
+    """Return the parts into which the reading of a log is divided: ranges of operations come first."""
+    return [*ranges, *_part_groups(checkpoint, _RANGES * partitions)]
+
+
+def _part_groups(checkpoint: Checkpoint | None, count: int) -> list[tuple[int, ...]]:
+    """Return the numbers of the parts of a checkpoint in groups, in order."""
+    parts = 0 if checkpoint is None else checkpoint.parts
+    size = max(1, -(-parts // count))
+    return [tuple(range(start, min(start + size, parts))) for start in range(0, parts, size)]
+
+
+# -- reading -------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class _DigestNames:
+    """Yields a digest of the names of the operations in each range, as a task."""
+
+    open_access: OpenAccess
+    epoch: Epoch
+
+    def __call__(self, ranges: Iterator[NameRange]) -> Iterator[str]:
+        with self.open_access() as access:
+            log = Epochs(access.log).log_of(self.epoch)
+            for each in ranges:
+                yield digest_of_names(log.decided_names(each))
+
+
+def _each(groups: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
+    return chain.from_iterable(groups)
+
+
+def _facts_alone(read: Iterator[object]) -> Iterator[RangeFacts]:
+    return (each for each in read if isinstance(each, RangeFacts))
+
+
+def _states_alone(read: Iterator[object]) -> Iterator[SourcedState]:
+    return (each for each in read if isinstance(each, SourcedState))
+
+
+def _concerned(facts: CommittedFacts, states: Iterator[SourcedState]) -> Iterator[str]:
+    """Yield the items of which facts need the newest state."""
+    yield from {each.state.item_id for each in states if facts.concerns(each.state)}
+
+
+def _of_items(items: Collection[str], states: Iterator[SourcedState]) -> Iterator[SourcedState]:
+    return (each for each in states if each.state.item_id in items)
+
+
+# -- the newest states, and what keeps them from being one tree ----------------------------------------
+
+#: A kind of fact, its subject, and its value: ``state`` a state, ``removed`` the id of a removed item,
+#: and the kinds of `_DOUBTS`.
+_Fact: TypeAlias = tuple[str, Any, Any]
+
+#: Kinds of facts with the fields of `Doubts`.
+_DOUBTS = ("slot", "unknown", "narrow", "in_use", "garbage", "written")
+
+#: Orders of the facts about a directory: its own state comes first, then its entries, sorted by name.
+_SELF, _REMOVED, _EXPECTED, _ENTRY, _HIDDEN = (0, ""), (1, ""), (2, ""), 3, 4
+
+
+def _by_item(states: Iterator[SourcedState]) -> Iterator[Keyed[SourcedState]]:
+    for each in states:
+        yield each.state.item_id, (-rank_of(each.state), each.source), each
+
+
+def _newest_of_item(item_id: str, states: Iterator[SourcedState]) -> Iterator[_Fact]:
+    """Yield the newest state of an item, and the versions that two tables have written."""
+    newest = next(states)
+    yield "state", newest.state, None
+    is_entry = item_id.startswith("e/")
+    before: State | None = None
+    is_first = True
+    for each in chain([newest], states):
+        if each.source[0] == _CHECKPOINT:
+            continue
+        if is_first and is_entry and each.state.item is None:
+            yield "removed", item_id.removeprefix("e/"), None
+        is_first = False
+        if is_entry and each.state.item is not None:
+            if before is not None and before.version == each.state.version:
+                yield "written", version_hash(each.state), None
+            before = each.state
+
+
+def _newest_states(facts: Iterator[_Fact]) -> Iterator[State]:
+    """Yield the newest states, removals too."""
+    return (subject for kind, subject, _ in facts if kind == "state")
+
+
+def _live_states(facts: Iterator[_Fact]) -> Iterator[State]:
+    """Yield the newest states of entries and garbage that exist."""
+    for state in _newest_states(facts):
+        if state.item is not None and not state.item_id.startswith("t/"):
+            yield state
+
+
+def _by_directory(facts: Iterator[_Fact]) -> Iterator[Keyed[Any]]:
+    for kind, subject, _ in facts:
+        if kind == "removed":
+            yield subject, _REMOVED, "removed"
+        if kind != "state" or subject.item is None:
+            continue
+        if subject.item_id.startswith("t/"):
+            directory, _, name = subject.item_id.removeprefix("t/").partition("/")
+            yield directory, (_HIDDEN, name), subject
+        elif subject.item_id.startswith("e/"):
+            entry = Entry.from_item(subject.item)
+            place = parse_hash_key(entry.key.hash)
+            yield place.id, (_ENTRY, entry.name), (place.shard, entry.name)
+            if entry.is_directory:
+                yield entry.id, _SELF, entry.shards
+
+
+def _in_directory(id: str, values: Iterator[Any]) -> Iterator[_Fact]:
+    """Yield what is wrong with the entries of a directory, and its tombstones unless it was removed."""
+    shards: Shards | None = None
+    removed = expected = False
+    highest = -1
+    before: str | None = None
+    for value in values:
+        if isinstance(value, Shards):
+            shards = value
+        elif value == "removed":
+            removed = True
+        elif value == "expected":
+            expected = True
+        elif isinstance(value, State):
+            is_unknown = shards is None and id != TOP and (expected or highest >= 0)
+            if not removed and not is_unknown:
+                yield "state", value, None
+        else:
+            shard, name = value
+            highest = max(shard, highest)
+            if name == before:
+                yield "slot", hash_of_slot(id, name), None
+            before = name
+    if shards is None and id != TOP and (expected or highest >= 0):
+        yield "unknown", id, max(highest, 0)
+    if shards is not None and is_narrow(shards, highest):
+        yield "narrow", id, highest
+
+
+def _by_object(facts: Iterator[_Fact]) -> Iterator[Keyed[bool]]:
+    for kind, subject, _ in facts:
+        if kind != "state" or subject.item is None:
+            continue
+        if subject.item_id.startswith("x/"):
+            data = Garbage.from_item(subject.item).data
+            if data.own:
+                yield data.path, 1, True
+        elif subject.item_id.startswith("e/"):
+            content = Entry.from_item(subject.item).data
+            if content is not None and content.own:
+                yield content.path, 0, False
+
+
+def _of_object(path: str, values: Iterator[bool]) -> Iterator[_Fact]:
+    first = next(values)
+    garbage = int(first) + sum(values)
+    if garbage and not first:
+        yield "in_use", hash_of(path), None
+    if garbage > 1:
+        yield "garbage", hash_of(path), None
+
+
+def _doubts_alone(facts: Iterator[_Fact]) -> Iterator[_Fact]:
+    return (fact for fact in facts if fact[0] in _DOUBTS)
+
+
+def _edges(states: Iterator[State]) -> Iterator[Edge]:
+    """Yield the parents of directories."""
+    for state in states:
+        if state.item is not None and state.item_id.startswith("e/"):
+            entry = Entry.from_item(state.item)
+            if entry.is_directory:
+                yield entry.id, entry.parent
+
+
+def _latest(states: Iterator[State]) -> Iterator[float]:
+    yield max((state.began for state in states), default=0.0)
+
+
+def _named_like_lost_and_found(states: Iterator[State]) -> Iterator[Entry]:
+    for state in states:
+        if state.item is not None and state.item_id.startswith("e/"):
+            name = str(state.item["name"])
+            if name.startswith(LOST_AND_FOUND):
+                entry = Entry.from_item(state.item)
+                if entry.parent == ROOT:
+                    yield entry
+
+
+def _overwritten(
+    written: Collection[int], states: Iterator[SourcedState]
+) -> Iterator[tuple[Source, Entry]]:
+    for each in states:
+        entry = overwritten_file(each.state, written)
+        if entry is not None and each.source[0] != _CHECKPOINT:
+            yield each.source, entry
+
+
+def _source_of(found: tuple[Source, Entry]) -> Source:
+    return found[0]
+
+
+def _referenced(wanted: Collection[str], states: Iterator[State]) -> Iterator[str]:
+    """Yield the wanted objects to which files or garbage refer."""
+    for state in states:
+        if state.item is None or state.item_id.startswith("t/"):
+            continue
+        is_garbage = state.item_id.startswith("x/")
+        data = (Garbage if is_garbage else Entry).from_item(state.item).data
+        if data is not None and data.own and data.path in wanted:
+            yield data.path
+
+
+def _garbage_of_history(wanted: Collection[str], states: Iterator[SourcedState]) -> Iterator[str]:
+    for each in states:
+        item = each.state.item
+        if item is not None and each.state.item_id.startswith("x/") and each.source[0] != _CHECKPOINT:
+            path = Garbage.from_item(item).data.path
+            if path in wanted:
+                yield path
+
+
+def _uncorrected(corrections: Corrections, states: Iterator[State]) -> Iterator[State]:
+    """Yield the states that stay as they are."""
+    return evolve(corrections, states={}).apply(
+        state for state in states if state.item_id not in corrections.states
+    )
+
+
+# -- saving and writing --------------------------------------------------------------------------------
+
+
+def _by_item_id(states: Iterator[State]) -> Iterator[Keyed[State]]:
+    for state in states:
+        yield state.item_id, 0, state
+
+
+def _values(records: Iterable[Keyed[State]]) -> Iterator[State]:
+    return (state for _, _, state in records)
+
+
+def _count_parts(records: Iterator[Keyed[State]]) -> Iterator[tuple[str, int]]:
+    """Yield the first item and the number of parts, unless there are no records."""
+    first = next(records, None)
+    if first is not None:
+        yield first[0], part_count(_values(chain([first], records)))
+
+
+@frozen(kw_only=True)
+class _StoreParts:
+    """Stores sorted states as parts of a checkpoint, as a task; yields the number of states.
+
+    Args:
+        open_access: opens the log.
+        epoch: epoch of the log.
+        id: id of the parts.
+        offsets: number of the first part of each partition, by the first item of the partition.
+    """
+
+    open_access: OpenAccess
+    epoch: Epoch
+    id: str
+    offsets: Mapping[str, int]
+
+    def __call__(self, records: Iterator[Keyed[State]]) -> Iterator[int]:
+        first = next(records, None)
+        if first is None:
+            return
+        with self.open_access() as access:
+            checkpoints = Checkpoints(Epochs(access.log).log_of(self.epoch), new_id=str)
+            states = _values(chain([first], records))
+            _, total = checkpoints.store_parts_at(self.id, self.offsets[first[0]], states)
+        yield total
+
+
+@frozen(kw_only=True)
+class _ReadParts:
+    """Reads the states in parts of a checkpoint, as a task."""
+
+    open_access: OpenAccess
+    epoch: Epoch
+    saved: Checkpoint
+
+    def __call__(self, groups: Iterator[tuple[int, ...]]) -> Iterator[State]:
+        with self.open_access() as access:
+            checkpoints = Checkpoints(Epochs(access.log).log_of(self.epoch), new_id=str)
+            yield from checkpoints.states(self.saved, parts=_each(groups))
+
+
+@frozen
+class _WriterAccess:
+    """Opens a writer of restored records in a task."""
+
+    open_access: OpenAccess
+    keys: Keys
+    precondition: Check
+
+
+def _write(access: _WriterAccess, states: Iterator[State]) -> Iterator[WriteReport | Entry]:
+    """Write the records of states; yield a report, and the files that may have lost their content."""
+    total = WriteReport(files=0, directories=0, garbage=0, records=0, lost=())
+    with access.open_access() as parts:
+        claim = RestoreClaim(table=parts.table, keys=access.keys, precondition=access.precondition)
+        writer = RestoreWriter(table=parts.table, store=parts.store, keys=access.keys, claim=claim)
+        for group in writer.write(state for state in states if state.item_id != "m"):
+            yield from group.lost
+            total += evolve(group, lost=())
+    yield total
+
+
+def _reports_alone(written: Iterator[WriteReport | Entry]) -> Iterator[WriteReport]:
+    return (each for each in written if isinstance(each, WriteReport))
+
+
+def _describe_lost(access: _WriterAccess, written: Iterator[WriteReport | Entry]) -> Iterator[LostFile]:
+    entries = (each for each in written if isinstance(each, Entry))
+    first = next(entries, None)
+    if first is None:
+        return
+    with access.open_access() as parts:
+        claim = RestoreClaim(table=parts.table, keys=access.keys, precondition=access.precondition)
+        writer = RestoreWriter(table=parts.table, store=parts.store, keys=access.keys, claim=claim)
+        yield from writer.lost(chain([first], entries))
+
+
+def _remove(access: _WriterAccess, segments: Iterator[tuple[int, int]]) -> Iterator[int]:
+    """Remove the records of the namespace in segments of the table; yield their number."""
+    with access.open_access() as parts:
+        claim = RestoreClaim(table=parts.table, keys=access.keys, precondition=access.precondition)
+        for segment, count in segments:
+            yield max(claim.remove_all(segment=segment, segments=count), default=0)
