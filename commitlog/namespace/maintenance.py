@@ -18,6 +18,7 @@ from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.fsck.references import find_referenced
 from commitlog.namespace.fsck.repair import Outcome, Repairer, RepairReport
+from commitlog.namespace.fsck.survey import TableSurveyor
 from commitlog.namespace.gc.objects import Collector, GcReport
 from commitlog.namespace.gc.trash import TrashEmptier, TrashReport
 from commitlog.namespace.log.compaction import CompactionReport, Compactor
@@ -258,10 +259,12 @@ class Maintenance:
         self._context.metadata.forget()  # the namespace may have been restored since the last read
         self._check_metadata(repairing=True, writing=False)
         log, fenced = self._log_to_compare()
+        table, keys = TableReader.of(self._context.table), self._context.keys
         checker = Checker(
-            table=TableReader.of(self._context.table),
-            keys=self._context.keys,
+            table=table,
+            keys=keys,
             clock=self._context.clock,
+            surveyor=TableSurveyor(table=table, keys=keys, log=log),
             log=log,
             store=self._store_reader() if objects or orphans else None,
             objects=objects,

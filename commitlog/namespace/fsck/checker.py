@@ -17,21 +17,16 @@ from attrs import evolve, fields, frozen
 from commitlog.clock import Clock
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.confirm import Confirmer
-from commitlog.namespace.fsck.cross_checks import (
-    check_records,
-    compare_with_store,
-    find_unlisted,
-    tombstone_id,
-)
+from commitlog.namespace.fsck.cross_checks import check_records, find_unlisted, tombstone_id
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
-from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, Snapshot, StoreReader, TableReader
+from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
 from commitlog.namespace.fsck.references import find_orphans
-from commitlog.namespace.fsck.survey import Survey, survey_of_log
+from commitlog.namespace.fsck.survey import Surveyor
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.codec import item_name, key_of
 from commitlog.namespace.model.keys import Keys
-from commitlog.namespace.model.records import Entry, Garbage
+from commitlog.namespace.model.records import Garbage
 from commitlog.tables.api import Item
 
 __all__ = ["AGE", "Checker", "FsckReport"]
@@ -82,6 +77,7 @@ class Checker:
         table: reader of the table.
         keys: keys of the namespace.
         clock: used for the age of pending changes, and to wait before findings are read again.
+        surveyor: reads all records and the log, and selects the records to check.
         log: reader of the log, if the namespace keeps one.
         store: reader of the objects, if they are to be checked.
         objects: whether to look up the object of each file. Files of bound directories that are up to
@@ -91,13 +87,13 @@ class Checker:
         pending: seconds for which a change may be pending in the log.
         age: seconds for which an object may be in the store before a record refers to it.
 
-    Directories are held in memory, with a few numbers for each file (`commitlog.namespace.fsck.survey`).
     Suspect records are read a second time, and held.
     """
 
     table: TableReader
     keys: Keys
     clock: Clock
+    surveyor: Surveyor
     log: LogReader | None = None
     store: StoreReader | None = None
     objects: bool = False
@@ -116,53 +112,36 @@ class Checker:
             if progress is not None:
                 progress(now)
 
-        found: list[Finding] = []
-        log_survey = None
-        if self.log is not None:
-            try:
-                log_survey = survey_of_log(
-                    self.log, lambda states: notify(evolve(so_far, states=states))
-                )
-            except (CorruptRecord, FormatTooNew) as error:
-                # The other entries may be out of date without it, so skip the comparison with the log.
-                kind = PROBLEMS["unreadable-log"]
-                found.append(Finding(problem=kind, path="", detail=str(error)))
-        survey = Survey(None if log_survey is None else log_survey.ranks)
+        survey = self.surveyor.survey(
+            lambda now: notify(
+                evolve(so_far, entries=now.entries, records=now.records, states=now.states)
+            )
+        )
         snapshot = survey.snapshot
-        for item in self.table.scan(unreadable=lambda bad: snapshot.refuse(bad, self.keys.namespace)):
-            record = snapshot.read(item, self.keys.namespace)
-            if record is not None:
-                survey.add(record, item)
-                if survey.records % 1000 == 0:
-                    notify(evolve(so_far, entries=survey.entries, records=survey.records))
-        records = survey.records + len(snapshot.corrupt)
-        notify(evolve(so_far, entries=survey.entries, records=records))
-        suspects = survey.suspects(TreeChecks(snapshot, self.keys))
-        if suspects:
-            survey.read_again(self.table, self.keys.namespace, suspects)
+        found: list[Finding] = []
+        if survey.unreadable is not None:
+            kind = PROBLEMS["unreadable-log"]
+            found.append(Finding(problem=kind, path="", detail=survey.unreadable))
         # Read the log after the table: it then has all records of the table, committed or pending.
         unlisted: frozenset[str] = frozenset()
         if self.store is not None and self.objects:
-            for asked, these in find_unlisted(self.store, suspects.unlisted):
+            for asked, these in find_unlisted(self.store, survey.unlisted):
                 unlisted |= these
                 notify(evolve(so_far, objects=so_far.objects + asked))
         logged = LogSnapshot()
-        if (
-            self.log is not None
-            and log_survey is not None
-            and (suspects.logged or unlisted or log_survey.pending)
-        ):
-            rows = [each for each in snapshot.entries.values() if f"e/{each.id}" in suspects.logged]
-            logged = self.log.read(suspects.logged.union(unlisted, map(tombstone_id, rows)))
+        if survey.has_log and (survey.logged or unlisted or survey.has_pending):
+            rows = [each for each in snapshot.entries.values() if f"e/{each.id}" in survey.logged]
+            logged = self.surveyor.read_log(survey.logged.union(unlisted, map(tombstone_id, rows)))
+            self.surveyor.add_ancestors(snapshot, logged)
         notify(evolve(so_far, operations=len(logged.pending)))
         checks = TreeChecks(snapshot, self.keys)
-        found += check_records(checks, logged, suspects.logged)
+        found += check_records(checks, logged, survey.logged)
         found += self._unlisted(unlisted, logged)
         found += self._pending(logged)
-        if log_survey is not None:
-            found += self._metadata(snapshot.metadata, log_survey.metadata)
+        if survey.has_log:
+            found += self._metadata(snapshot.metadata, survey.log_metadata)
         if self.store is not None and self.objects:
-            for files, each in compare_with_store(checks, self.store, self._entries()):
+            for files, each in self.surveyor.compare_with_store(checks, self.store):
                 found += each
                 notify(evolve(so_far, objects=so_far.objects + files))
             found += self._store_identity(self.store, snapshot.metadata)
@@ -172,19 +151,11 @@ class Checker:
             )
         if found:
             self.clock.sleep(self.grace)
-            confirmer = Confirmer(table=self.table, log=self.log, store=self.store)
+            confirmer = Confirmer(table=self.table, read_log=self.surveyor.read_log, store=self.store)
             found = [*confirmer.confirmed(found)]
-        found.sort(key=lambda each: (each.problem.severity, each.problem.name, each.path))
+        found.sort(key=_order_of)
         notify(evolve(so_far, findings=tuple(found)))
         return so_far
-
-    def _entries(self) -> Iterator[Entry]:
-        """Yield the files and directories of the table, except those that cannot be read."""
-        snapshot = Snapshot()
-        for item in self.table.scan(unreadable=lambda bad: None):
-            record = snapshot.read(item, self.keys.namespace)
-            if isinstance(record, Entry):
-                yield record
 
     def _metadata(self, row: Item | None, logged: Item | None) -> Iterator[Finding]:
         """Check that the metadata record is the one that the log has (I8)."""
@@ -263,3 +234,8 @@ class Checker:
                 object=info.path,
                 size=info.size,
             )
+
+
+def _order_of(finding: Finding) -> tuple[int, str, str, str, list[str]]:
+    keys = [item_name(item) for item in finding.records]
+    return finding.problem.severity, finding.problem.name, finding.path, finding.detail, keys

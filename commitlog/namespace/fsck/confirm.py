@@ -6,14 +6,14 @@ existed at one point in time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from attrs import evolve, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.cross_checks import has_content
 from commitlog.namespace.fsck.problems import Finding
-from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
+from commitlog.namespace.fsck.readers import LogSnapshot, StoreReader, TableReader
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.keys import NAMESPACES, parse_hash_key
 from commitlog.namespace.model.records import Entry, Guard, record_of
@@ -28,12 +28,12 @@ class Confirmer:
 
     Args:
         table: reader of the table.
-        log: reader of the log, if the namespace keeps one.
+        read_log: returns the newest states of some `State.item_id` in the log.
         store: reader of the objects, if findings are about objects.
     """
 
     table: TableReader
-    log: LogReader | None
+    read_log: Callable[[Collection[str]], LogSnapshot]
     store: StoreReader | None
 
     def confirmed(self, findings: Collection[Finding]) -> Iterator[Finding]:
@@ -44,8 +44,7 @@ class Confirmer:
                 continue
             if _is_of_log(finding):
                 if logged is None:
-                    assert self.log is not None
-                    logged = self.log.read(
+                    logged = self.read_log(
                         {item_id for each in findings for item_id in _logged_ids(each)}
                     )
                 if not self._log_still_agrees(finding, logged):

@@ -26,6 +26,8 @@ __all__ = [
     "find_unlisted",
     "has_content",
     "is_logged",
+    "is_looked_up",
+    "look_up",
     "tombstone_id",
 ]
 
@@ -174,18 +176,12 @@ def compare_with_store(
     files = (
         entry
         for entry in (checks.snapshot.entries.values() if entries is None else entries)
-        if entry.data is not None and not _tracks_object(checks.directory_of(entry), entry)
+        if is_looked_up(checks.directory_of(entry), entry)
     )
-    while batch := list(islice(files, _WINDOW)):
-        heads = [store.begin_head(entry.data.path) for entry in batch if entry.data is not None]
+    for number, odd in look_up(store, files):
         found = []
-        missing = False
-        for entry, head in zip(batch, heads, strict=True):
+        for entry, info in odd:
             assert entry.data is not None
-            info = head().info
-            if info is not None and has_content(entry.data, info):
-                continue
-            missing = missing or info is None
             kind = "object-missing" if info is None else "object-changed"
             if is_external(checks.directory_of(entry), entry):
                 kind = "out-of-date"
@@ -198,9 +194,30 @@ def compare_with_store(
                 id=entry.id,
             )
             found.append(finding)
-        if missing:
+        if any(info is None for _, info in odd):
             store.verify()
-        yield len(batch), found
+        yield number, found
+
+
+def look_up(
+    store: StoreReader, files: Iterable[Entry]
+) -> Iterator[tuple[int, list[tuple[Entry, ObjectInfo | None]]]]:
+    """Look up the objects of files, some at a time.
+
+    Yields the number of files, and those whose object is missing, or has other content.
+    """
+    left = iter(files)
+    while batch := list(islice(left, _WINDOW)):
+        heads = [store.begin_head(entry.data.path) for entry in batch if entry.data is not None]
+        found = [(entry, head().info) for entry, head in zip(batch, heads, strict=True)]
+        yield (
+            len(batch),
+            [
+                (entry, info)
+                for entry, info in found
+                if info is None or entry.data is None or not has_content(entry.data, info)
+            ],
+        )
 
 
 def find_unlisted(store: StoreReader, listed: Collection[str]) -> Iterator[tuple[int, frozenset[str]]]:
@@ -263,11 +280,21 @@ def _attach_log(findings: Iterable[Finding], logged: LogSnapshot) -> Iterator[Fi
         yield finding
 
 
-def _tracks_object(directory: Entry | None, entry: Entry) -> bool:
-    """Return whether a file follows its object without `sync`: see `external.overlay`."""
-    if directory is None or directory.binding is None or not is_external(directory, entry):
+def is_looked_up(directory: Entry | None, entry: Entry) -> bool:
+    """Return whether the object of an entry is to be looked up in the store.
+
+    The entry of a file in a bound directory may follow its object without `sync`: see
+    `external.overlay`.
+
+    Args:
+        directory: the directory of the entry; None if it is unknown.
+        entry: the entry.
+    """
+    if entry.data is None:
         return False
-    return directory.binding.max_age is not None or directory.binding.synced is None
+    if directory is None or directory.binding is None or not is_external(directory, entry):
+        return True
+    return directory.binding.max_age is None and directory.binding.synced is not None
 
 
 def has_content(data: Data, info: ObjectInfo) -> bool:

@@ -6,7 +6,7 @@ A check gets only functions that read, so it cannot change anything.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -197,6 +197,38 @@ class LogSnapshot:
     pending: tuple[Operation, ...] = ()
     changes: tuple[LoggedChange, ...] = ()
 
+    @classmethod
+    def of(cls, newest: Iterable[State], pending: Iterable[Operation]) -> LogSnapshot:
+        """Return the contents of a log.
+
+        Args:
+            newest: the newest state of each requested item.
+            pending: the pending operations.
+        """
+        states: dict[str, State] = {}
+        tombstones: dict[str, State] = {}
+        garbage: dict[str, State] = {}
+        metadata: Item | None = None
+        for state in newest:
+            kind, _, id = state.item_id.partition("/")
+            if kind == "e":
+                states[id] = state
+            elif kind == "t":
+                tombstones[state.item_id] = state
+            elif kind == "x":
+                garbage[state.item_id] = state
+            elif kind == "m":
+                metadata = state.item
+        operations = tuple(pending)
+        return cls(
+            states=states,
+            tombstones=tombstones,
+            garbage=garbage,
+            metadata=metadata,
+            pending=operations,
+            changes=tuple(map(parse_change, operations)),
+        )
+
     @cached_property
     def touched(self) -> frozenset[str]:
         """Ids of the files and directories with pending changes."""
@@ -266,29 +298,8 @@ class LogReader:
                     ),
                     changed,
                 )
-        states: dict[str, State] = {}
-        tombstones: dict[str, State] = {}
-        garbage: dict[str, State] = {}
-        metadata: Item | None = None
         before = (state for state in self.checkpoint() if only is None or state.item_id in only)
-        for state in merge_states(before, changed):
-            kind, _, id = state.item_id.partition("/")
-            if kind == "e":
-                states[id] = state
-            elif kind == "t":
-                tombstones[state.item_id] = state
-            elif kind == "x":
-                garbage[state.item_id] = state
-            elif kind == "m":
-                metadata = state.item
-        return LogSnapshot(
-            states=states,
-            tombstones=tombstones,
-            garbage=garbage,
-            metadata=metadata,
-            pending=tuple(pending.values()),
-            changes=tuple(map(parse_change, pending.values())),
-        )
+        return LogSnapshot.of(merge_states(before, changed), pending.values())
 
 
 def retry_on_new_checkpoint(read: Callable[[], T]) -> T:

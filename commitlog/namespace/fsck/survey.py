@@ -1,4 +1,7 @@
-"""A compact summary of a namespace for a check: all directories, and a few hashes for each file.
+"""The first step of a check: it selects the records that may be wrong.
+
+`Surveyor` is the port. `TableSurveyor` makes, in one process, a compact summary of the namespace: all
+directories, and a few hashes for each file.
 
 The hashes show which records may be wrong; only those are read a second time and held in memory. So a
 check takes less than 100 bytes for each file, and 150 bytes more with a log. Equal texts have equal
@@ -7,23 +10,44 @@ hashes, so no duplicate is missed; a record whose hash is equal by chance is rea
 
 from __future__ import annotations
 
+import abc
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
+from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
-from commitlog.namespace.fsck.readers import LogReader, Snapshot, TableReader, retry_on_new_checkpoint
+from commitlog.namespace.fsck.cross_checks import compare_with_store
+from commitlog.namespace.fsck.problems import Finding
+from commitlog.namespace.fsck.readers import (
+    LogReader,
+    LogSnapshot,
+    Snapshot,
+    StoreReader,
+    TableReader,
+    retry_on_new_checkpoint,
+)
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path
 from commitlog.namespace.log.entries import State, digest_of, rank_of
-from commitlog.namespace.model.keys import MAX_SHARDS, hash_of, parse_hash_key, shards_of_hash
+from commitlog.namespace.model.keys import MAX_SHARDS, Keys, hash_of, parse_hash_key, shards_of_hash
 from commitlog.namespace.model.records import Entry, Garbage, Record, Tombstone, record_of
 from commitlog.namespace.write.content import is_content
 from commitlog.oplog import Operation
 from commitlog.tables.api import Item, Key
 
-__all__ = ["LogSurvey", "Survey", "Suspects", "garbage_item_id", "log_rank", "survey_of_log"]
+__all__ = [
+    "LogSurvey",
+    "Survey",
+    "SurveyReport",
+    "Surveyor",
+    "Suspects",
+    "TableSurveyor",
+    "garbage_item_id",
+    "log_rank",
+    "survey_of_log",
+]
 
 #: Number of parts in which hashes are sorted, so that few are unpacked at a time.
 _PARTS = 8
@@ -32,6 +56,137 @@ _OWN = 0x80
 _BITS = 2**64 - 1
 #: Odd, so that the same name gets different hashes in two directories.
 _SPREAD = 0x9E3779B97F4A7C15
+
+
+@frozen(kw_only=True)
+class SurveyReport:
+    """The records that may be wrong, and the log as a survey found it.
+
+    Attributes:
+        snapshot: the records that may be wrong, and those on which their checks depend.
+        logged: records in which the log and the table seem to differ, by `State.item_id`.
+        unlisted: garbage of the log that the table does not list, and that is not a file.
+        unreadable: the error of a log that cannot be read; then it was not compared.
+        log_metadata: the metadata record of the namespace, as the log has it.
+        has_log: whether there is a log that can be read.
+        has_pending: whether operations are pending in it.
+        entries, records, states: numbers of entries and records in the table, and of states in the log.
+    """
+
+    snapshot: Snapshot
+    logged: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
+    unreadable: str | None = None
+    log_metadata: Item | None = None
+    has_log: bool = False
+    has_pending: bool = False
+    entries: int = 0
+    records: int = 0
+    states: int = 0
+
+
+class Surveyor(abc.ABC):
+    """Reads a namespace and its log, and selects the records that may be wrong."""
+
+    @abc.abstractmethod
+    def survey(self, notify: Callable[[SurveyReport], object]) -> SurveyReport:
+        """Read the log, then the table, and return the records that may be wrong.
+
+        Args:
+            notify: called from time to time with the numbers so far.
+        """
+
+    @abc.abstractmethod
+    def read_log(self, only: Collection[str]) -> LogSnapshot:
+        """Read the log again, and return the newest states of some `State.item_id`."""
+
+    @abc.abstractmethod
+    def add_ancestors(self, snapshot: Snapshot, logged: LogSnapshot) -> None:
+        """Add the directories above the records of the log to a snapshot."""
+
+    @abc.abstractmethod
+    def compare_with_store(
+        self, checks: TreeChecks, store: StoreReader
+    ) -> Iterator[tuple[int, list[Finding]]]:
+        """Look up the objects of all files; see `cross_checks.compare_with_store`."""
+
+
+@frozen(kw_only=True)
+class TableSurveyor(Surveyor):
+    """A surveyor that reads everything in this process.
+
+    Args:
+        table: reader of the table.
+        keys: keys of the namespace.
+        log: reader of the log, if there is one.
+
+    Directories are held in memory, with a few numbers for each file.
+    """
+
+    table: TableReader
+    keys: Keys
+    log: LogReader | None = None
+
+    def survey(self, notify: Callable[[SurveyReport], object]) -> SurveyReport:
+        """See `Surveyor.survey`."""
+        namespace, found, unreadable = self.keys.namespace, None, None
+        report = SurveyReport(snapshot=Snapshot())
+
+        def progress(**numbers: Any) -> None:
+            nonlocal report
+            report = evolve(report, **numbers)
+            notify(report)
+
+        if self.log is not None:
+            try:
+                found = survey_of_log(self.log, lambda states: progress(states=states))
+            except (CorruptRecord, FormatTooNew) as error:
+                # Other entries may be out of date without it, so skip the comparison with the log.
+                unreadable = str(error)
+        survey = Survey(None if found is None else found.ranks)
+        snapshot = survey.snapshot
+        for item in self.table.scan(unreadable=lambda bad: snapshot.refuse(bad, namespace)):
+            record = snapshot.read(item, namespace)
+            if record is not None:
+                survey.add(record, item)
+                if survey.records % 1000 == 0:
+                    progress(entries=survey.entries, records=survey.records)
+        progress(entries=survey.entries, records=survey.records + len(snapshot.corrupt))
+        suspects = survey.suspects(TreeChecks(snapshot, self.keys))
+        if suspects:
+            survey.read_again(self.table, namespace, suspects)
+        return evolve(
+            report,
+            snapshot=snapshot,
+            logged=suspects.logged,
+            unlisted=suspects.unlisted,
+            unreadable=unreadable,
+            log_metadata=None if found is None else found.metadata,
+            has_log=found is not None,
+            has_pending=found is not None and bool(found.pending),
+        )
+
+    def read_log(self, only: Collection[str]) -> LogSnapshot:
+        """See `Surveyor.read_log`."""
+        assert self.log is not None
+        return self.log.read(only)
+
+    def add_ancestors(self, snapshot: Snapshot, logged: LogSnapshot) -> None:
+        """See `Surveyor.add_ancestors`: the snapshot has all directories."""
+
+    def compare_with_store(
+        self, checks: TreeChecks, store: StoreReader
+    ) -> Iterator[tuple[int, list[Finding]]]:
+        """See `Surveyor.compare_with_store`."""
+        return compare_with_store(checks, store, self._entries())
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield the files and directories of the table, except those that cannot be read."""
+        snapshot = Snapshot()
+        for item in self.table.scan(unreadable=lambda bad: None):
+            record = snapshot.read(item, self.keys.namespace)
+            if isinstance(record, Entry):
+                yield record
 
 
 @frozen(kw_only=True)
@@ -98,23 +253,25 @@ class Suspects:
         tombstones: ids of directories that have tombstones, and no record.
         logged: records in which the log and the table seem to differ, by `State.item_id`.
         unlisted: garbage of the log that the table does not list, and that is not a file.
+        unknown: directories without any record that have files.
     """
 
     files: frozenset[int]
+    unknown: frozenset[str]
     objects: frozenset[int]
     tombstones: frozenset[str]
     logged: frozenset[str]
     unlisted: frozenset[str]
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.objects or self.tombstones or self.logged)
+        return bool(self.files or self.unknown or self.objects or self.tombstones or self.logged)
 
     def includes(self, item: Item) -> bool:
         """Return whether a record of the namespace is suspect; directories are held already."""
         place = parse_hash_key(str(item["place"]))
         match place.kind:
             case "e":
-                return hash_of(str(item.get("id"))) in self.files
+                return place.id in self.unknown or hash_of(str(item.get("id"))) in self.files
             case "x":
                 return bool(self.objects)
             case "t":
@@ -205,13 +362,11 @@ class Survey:
             for each, shard in zip(self._objects, self._shards, strict=True)
             if shard & _OWN and each in repeated
         }
-        unknown = {number for id, number in self._numbers.items() if checks.is_unknown(id)}
-        if duplicates or shared or unknown:
-            rows = zip(self._ids, self._slot_hashes(), self._objects, self._directories, strict=True)
-            for id, slot_hash, path, directory in rows:
-                if slot_hash in duplicates or path in shared or directory in unknown:
+        if duplicates or shared:
+            rows = zip(self._ids, self._slot_hashes(), self._objects, strict=True)
+            for id, slot_hash, path in rows:
+                if slot_hash in duplicates or path in shared:
                     files.add(id)
-                    unknown.discard(directory)  # one file is enough to find the directory
         logged = {f"e/{id}" for id in self._different}
         left = {item_id for item_id, number in (self.logged or {}).items() if _exists(number)}
         unlisted = {item_id for item_id in left if item_id.startswith("x/")}
@@ -219,6 +374,7 @@ class Survey:
         logged |= {item_id for item_id in map(_item_id, self.snapshot.corrupt) if item_id is not None}
         return Suspects(
             files=frozenset(files),
+            unknown=frozenset(filter(checks.is_unknown, self._numbers)),
             objects=frozenset(objects),
             tombstones=frozenset(filter(checks.is_unknown, self._with_tombstones)),
             logged=frozenset(logged),
@@ -228,6 +384,7 @@ class Survey:
     def read_again(self, table: TableReader, namespace: str, suspects: Suspects) -> None:
         """Add the current suspect records to the snapshot."""
         mine = f"{namespace}/"
+        first: dict[str, Entry] = {}
         for item in table.scan(unreadable=lambda bad: None):  # the first scan has reported it
             if not str(item["place"]).startswith(mine):
                 continue
@@ -235,8 +392,17 @@ class Survey:
                 record = record_of(item) if suspects.includes(item) else None
             except (ValueError, CorruptRecord, FormatTooNew):
                 continue  # the first scan has reported it, or it is being written
-            if record is not None and not (isinstance(record, Entry) and record.is_directory):
-                self.snapshot.keep(record)
+            if record is None or (isinstance(record, Entry) and record.is_directory):
+                continue
+            if isinstance(record, Entry) and record.parent in suspects.unknown:
+                # One file is enough to find the directory: the first in the order of keys.
+                found = first.setdefault(record.parent, record)
+                first[record.parent] = min(found, record, key=lambda each: each.key)
+                if hash_of(record.id) not in suspects.files:
+                    continue
+            self.snapshot.keep(record)
+        for entry in first.values():
+            self.snapshot.keep(entry)
 
     def _unreferenced(self, unlisted: Iterable[str]) -> frozenset[str]:
         """Return the garbage of the log whose object is neither a file nor listed under another key.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
 from commitlog.namespace.fsck.readers import Snapshot
+from commitlog.namespace.log.merge import cycles_of
 from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import (
     MAX_SHARDS,
@@ -21,16 +23,21 @@ from commitlog.namespace.model.keys import (
     parse_hash_key,
     shards_of,
 )
-from commitlog.namespace.model.records import Entry, Garbage, Record, Shards
+from commitlog.namespace.model.records import Entry, Garbage, Guard, Record, Shards
 from commitlog.tables.api import Item, Key
 
-__all__ = ["TreeChecks", "has_path"]
+__all__ = ["TreeChecks", "has_path", "is_in_place"]
 
 
 def has_path(entry: Entry) -> bool:
     """Return whether an entry has a valid name, and does not block the staging directory."""
     in_the_way = entry.parent == ROOT and entry.name == STAGING and not entry.is_directory
     return is_name(entry.name) and not in_the_way
+
+
+def is_in_place(name: str, shard: int, shards: Shards) -> bool:
+    """Return whether readers look for an entry of a directory in this shard."""
+    return shard in shards_of(name, shards.now, shards.first)
 
 
 class TreeChecks:
@@ -50,23 +57,43 @@ class TreeChecks:
         self._directories_by_id: dict[str, list[Entry]] = defaultdict(list)
         self._files_by_id: dict[str, list[Entry]] = defaultdict(list)
         self._children: dict[str, list[Entry]] = defaultdict(list)
-        for entry in snapshot.entries.values():
+        self._guards_by_id: dict[str, dict[int, Guard]] = defaultdict(dict)
+        # In the order of keys, so that findings do not depend on the order of a scan.
+        for entry in sorted(snapshot.entries.values(), key=_place_of):
             (self._directories_by_id if entry.is_directory else self._files_by_id)[entry.id].append(
                 entry
             )
             self._children[entry.parent].append(entry)
+        for (id, shard), guard in snapshot.guards.items():
+            self._guards_by_id[id][shard] = guard
         #: Unreadable records do exist.
         self._corrupt = {key.hash for key in snapshot.corrupt}
 
     def findings(self) -> Iterator[Finding]:
         """Yield the problems that the records show."""
         yield from self._unreadable()
-        yield from self._names()
-        yield from self._directories()
+        for id in {**self._directories_by_id, **self._files_by_id}:
+            yield from self._names(id)
+        for entry in self.snapshot.entries.values():
+            if not has_path(entry):
+                yield self._finding("bad-name", [entry], id=entry.id)
+        directories = {**self._directories_by_id, **self.snapshot.directories, **self._children}
+        for id in directories:
+            yield from self._directory(id)
         yield from self._cycles()
-        yield from self._guards()
+        for id in {**self._directories_by_id, **self._guards_by_id}:
+            yield from self._guards(id)
         yield from self._shards()
         yield from self._objects()
+
+    def findings_of(self, id: str) -> Iterator[Finding]:
+        """Yield the problems of one id that its own records show.
+
+        These are its entries, its directory record and its guard records; and whether it has entries.
+        """
+        yield from self._names(id)
+        yield from self._directory(id)
+        yield from self._guards(id)
 
     # paths
 
@@ -124,53 +151,46 @@ class TreeChecks:
 
     # the tree
 
-    def _names(self) -> Iterator[Finding]:
-        for id, directories in list(self._directories_by_id.items()):
-            entries = [*directories, *self._files_by_id.get(id, ())]
-            if len(entries) > 1:
-                record = self.snapshot.directories.get(id)
-                yield self._finding("duplicate-directory", entries, record, id=id)
-        for id, files in self._files_by_id.items():
-            if len(files) > 1 and id not in self._directories_by_id:
-                yield self._finding("duplicate-file", files, id=id)
-        for entry in self.snapshot.entries.values():
-            if not has_path(entry):
-                yield self._finding("bad-name", [entry], id=entry.id)
-
-    def _directories(self) -> Iterator[Finding]:
-        for id, entries in self._directories_by_id.items():
-            if id in (ROOT, TRASH) or len(entries) > 1:
-                continue
-            [entry] = entries
+    def _names(self, id: str) -> Iterator[Finding]:
+        directories = self._directories_by_id.get(id, [])
+        files = self._files_by_id.get(id, [])
+        if directories and len(directories) + len(files) > 1:
             record = self.snapshot.directories.get(id)
-            key = self._keys.directory(id)
+            yield self._finding("duplicate-directory", [*directories, *files], record, id=id)
+        elif len(files) > 1:
+            yield self._finding("duplicate-file", files, id=id)
+
+    def _directory(self, id: str) -> Iterator[Finding]:
+        entries = self._directories_by_id.get(id, [])
+        record = self.snapshot.directories.get(id)
+        key = self._keys.directory(id)
+        if len(entries) == 1 and id not in (ROOT, TRASH):
+            [entry] = entries
             if record is None:
                 if key.hash not in self._corrupt:
                     yield self._finding("no-directory-record", [entry], missing=[key], id=id)
             elif (record.parent, record.name) != (entry.parent, entry.name):
                 yield self._finding("wrong-directory-record", [entry], record, id=id)
-        for id, record in self.snapshot.directories.items():
-            if id not in self._directories_by_id:
-                candidates = shards_of(record.name, MAX_SHARDS, 1)
-                missing = [self._keys.entry(record.parent, place, record.name) for place in candidates]
-                yield self._finding(
-                    "orphan-directory",
-                    [],
-                    record,
-                    missing=missing,
-                    path=self.path_of_key(missing[0]),
-                    id=id,
-                    detail=f"{self.snapshot.inside[id]} entries are in it",
-                )
-        for id, entries in list(self._children.items()):
-            if self.is_unknown(id) and entries:
-                yield self._finding(
-                    "unreachable-entry",
-                    entries[:1],
-                    missing=[self._keys.directory(id)],
-                    id=id,
-                    detail=f"{self.snapshot.inside[id]} entries are in it",
-                )
+        if record is not None and not entries:
+            candidates = shards_of(record.name, MAX_SHARDS, 1)
+            missing = [self._keys.entry(record.parent, place, record.name) for place in candidates]
+            yield self._finding(
+                "orphan-directory",
+                [],
+                record,
+                missing=missing,
+                path=self.path_of_key(missing[0]),
+                id=id,
+                detail=f"{self.snapshot.inside[id]} entries are in it",
+            )
+        if self.is_unknown(id) and self._children.get(id):
+            yield self._finding(
+                "unreachable-entry",
+                self._children[id][:1],
+                missing=[key],
+                id=id,
+                detail=f"{self.snapshot.inside[id]} entries are in it",
+            )
 
     def is_unknown(self, id: str) -> bool:
         """Return whether a directory has no record at all."""
@@ -183,42 +203,29 @@ class TreeChecks:
         above = {
             id: entries[0].parent for id, entries in self._directories_by_id.items() if len(entries) == 1
         }
-        done: set[str] = set()
-        for start in above:
-            path: list[str] = []
-            id = start
-            while id in above and id not in done:
-                done.add(id)
-                path.append(id)
-                id = above[id]
-            if id in path:
-                members = sorted(path[path.index(id) :])
-                entries = [self._directories_by_id[each][0] for each in members]
-                yield self._finding(
-                    "cycle", entries, id=members[0], detail=f"{len(members)} directories"
-                )
+        for members in map(sorted, cycles_of(above)):
+            entries = [self._directories_by_id[each][0] for each in members]
+            yield self._finding("cycle", entries, id=members[0], detail=f"{len(members)} directories")
 
     # guard records and shards
 
-    def _guards(self) -> Iterator[Finding]:
-        left = dict(self.snapshot.guards)
-        for id, entries in self._directories_by_id.items():
-            if id == TRASH or (entries[0].parent == TRASH and len(entries) == 1):
-                continue
-            for entry in entries[:1]:
-                for shard in range(entry.shards.now):
-                    guard = left.pop((id, shard), None)
-                    key = self._keys.guard(id, shard)
-                    if guard is None:
-                        if key.hash not in self._corrupt:
-                            yield self._finding("no-guard", [entry], missing=[key], id=id)
-                    elif guard.shards != entry.shards.now:
-                        yield self._finding("wrong-guard", [entry], guard, id=id)
-        for (id, _), guard in left.items():
-            if id not in self._directories_by_id and (id == ROOT or id in self.snapshot.directories):
-                continue  # the repair of the directory includes its guard records
-            entries = self._directories_by_id.get(id, [])
-            missing = [] if entries else [self._keys.directory(id)]
+    def _guards(self, id: str) -> Iterator[Finding]:
+        left = dict(self._guards_by_id.get(id, {}))
+        entries = self._directories_by_id.get(id, [])
+        if entries and id != TRASH and (entries[0].parent != TRASH or len(entries) > 1):
+            entry = entries[0]
+            for shard in range(entry.shards.now):
+                guard = left.pop(shard, None)
+                key = self._keys.guard(id, shard)
+                if guard is None:
+                    if key.hash not in self._corrupt:
+                        yield self._finding("no-guard", [entry], missing=[key], id=id)
+                elif guard.shards != entry.shards.now:
+                    yield self._finding("wrong-guard", [entry], guard, id=id)
+        if not entries and (id == ROOT or id in self.snapshot.directories):
+            return  # the repair of the directory includes its guard records
+        missing = [] if entries else [self._keys.directory(id)]
+        for guard in left.values():
             yield self._finding(
                 "stray-guard", entries[:1], guard, missing=missing, path=f"[{id}]", id=id
             )
@@ -232,8 +239,7 @@ class TreeChecks:
             names: dict[str, list[Entry]] = defaultdict(list)
             for entry in children:
                 names[entry.name].append(entry)
-                candidates = shards_of(entry.name, shards.now, shards.first)
-                if parse_hash_key(entry.key.hash).shard not in candidates:
+                if not is_in_place(entry.name, parse_hash_key(entry.key.hash).shard, shards):
                     yield self._finding("wrong-shard", [entry, upper[0]], id=entry.id)
             for name, entries in names.items():
                 if len(entries) > 1:
@@ -253,7 +259,7 @@ class TreeChecks:
 
     def _objects(self) -> Iterator[Finding]:
         named: dict[str, list[Entry]] = defaultdict(list)
-        for entry in self.snapshot.entries.values():
+        for entry in chain.from_iterable(self._files_by_id.values()):
             if entry.data is not None:
                 named[entry.data.path].append(entry)
         for path, entries in named.items():
@@ -263,7 +269,7 @@ class TreeChecks:
                 yield self._finding("object-shared", entries, object=path)
         listed: dict[str, Garbage] = {}
         # Report the later of two: the object would already be removed with the earlier one.
-        for garbage in sorted(self.snapshot.garbage.values(), key=lambda each: each.not_before):
+        for garbage in sorted(self.snapshot.garbage.values(), key=_age_of):
             path = garbage.data.path
             if not garbage.data.own:
                 continue
@@ -315,6 +321,14 @@ class TreeChecks:
                     seen.add(entry.id)
                     pending.append((at, entry.id))
         return found
+
+
+def _place_of(entry: Entry) -> tuple[str, str | None]:
+    return entry.key.hash, entry.key.range
+
+
+def _age_of(garbage: Garbage) -> tuple[int, Key]:
+    return garbage.not_before, garbage.key
 
 
 def _rank(candidates: tuple[int, ...], shard: int) -> int:
