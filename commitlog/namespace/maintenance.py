@@ -18,7 +18,7 @@ from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.fsck.references import find_referenced
 from commitlog.namespace.fsck.repair import Outcome, Repairer, RepairReport
-from commitlog.namespace.fsck.survey import TableSurveyor
+from commitlog.namespace.fsck.survey import OpenSurveyor, Surveyor, TableSurveyor
 from commitlog.namespace.gc.objects import Collector, GcReport
 from commitlog.namespace.gc.trash import TrashEmptier, TrashReport
 from commitlog.namespace.log.compaction import CompactionReport, Compactor
@@ -233,6 +233,7 @@ class Maintenance:
         grace: float = 5.0,
         pending: float = 3600.0,
         age: float = AGE,
+        open_surveyor: OpenSurveyor | None = None,
         progress: Callable[[FsckReport], object] | None = None,
     ) -> FsckReport:
         """Check the namespace for problems; change nothing.
@@ -251,6 +252,8 @@ class Maintenance:
             pending: seconds for which a change may be pending in the log.
             age: seconds for which an object may be in the store before a file refers to it: longer than
                 any job takes.
+            open_surveyor: opens what reads all records and the log; by default it reads them in this
+                process. `commitlog.spark.fsck` reads them on a cluster.
             progress: called from time to time with the report so far.
 
         Raises `BucketNotFound`; with `objects` or `orphans`, also `StoreEmpty` if the store does not
@@ -260,12 +263,17 @@ class Maintenance:
         self._check_metadata(repairing=True, writing=False)
         log, fenced = self._log_to_compare()
         table, keys = TableReader.of(self._context.table), self._context.keys
+        reader = None if log is None else LogReader.of(log.current)
+        if open_surveyor is None:
+            surveyor: Surveyor = TableSurveyor(table=table, keys=keys, log=reader)
+        else:
+            surveyor = open_surveyor(keys, log)
         checker = Checker(
             table=table,
             keys=keys,
             clock=self._context.clock,
-            surveyor=TableSurveyor(table=table, keys=keys, log=log),
-            log=log,
+            surveyor=surveyor,
+            log=reader,
             store=self._store_reader() if objects or orphans else None,
             objects=objects,
             orphans=orphans,
@@ -397,8 +405,8 @@ class Maintenance:
             self._context.changes.log.check()
         return self._context.changes.log
 
-    def _log_to_compare(self) -> tuple[LogReader | None, tuple[Finding, ...]]:
-        """Return a reader of the log; or, if another table owns the log, a finding that says so."""
+    def _log_to_compare(self) -> tuple[FencedLog | None, tuple[Finding, ...]]:
+        """Return the log; or, if another table owns the log, a finding that says so."""
         log = self._context.changes.log
         if log is None or (
             self._context.metadata.known is not None and self._context.metadata.known.read_only
@@ -408,7 +416,7 @@ class Maintenance:
             log.check()
         except Fenced as error:
             return None, (Finding(problem=PROBLEMS["fenced"], path="", detail=str(error)),)
-        return LogReader.of(log.current), ()
+        return log, ()
 
 
 def _is_wanted(problem: Problem, only: Collection[str] | None) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property, partial
 from random import Random
+from typing import Any
 
 import pytest
 from attrs import define, evolve
@@ -16,11 +17,12 @@ from commitlog.errors import (
     CommitError,
     OutcomeUnknown,
 )
-from commitlog.namespace import Namespace, Restorer
+from commitlog.namespace import FsckReport, Namespace, Restorer
 from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.namespace.partitioned.contents import PartitionedLog
 from commitlog.namespace.partitioned.dataset import SerialEngine
+from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.oplog import OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key
@@ -88,6 +90,16 @@ class World:
         # `PartitionedLog` opens what a task needs; here that is the same in each task.
         read = partial(PartitionedLog.of, self.engine, lambda: nullcontext(restorer))
         return evolve(restorer, read_contents=read)
+
+    def check(self, lake: Namespace | None = None, **how: Any) -> FsckReport:
+        """Check the namespace, in the partitions of `engine` if there is one."""
+        lake = self.lake if lake is None else lake
+        if self.engine is not None:
+            access = Restorer(table=self.table, store=self.store, log=self.log, name=LAKE)
+            how["open_surveyor"] = partial(
+                PartitionedSurveyor.of, self.engine, lambda: nullcontext(access)
+            )
+        return lake.maintenance.fsck(**how)
 
     def entries(self, table: ServiceTable) -> dict[Key, Entry]:
         """Return all entries of a table."""

@@ -14,7 +14,7 @@ import abc
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
@@ -31,6 +31,7 @@ from commitlog.namespace.fsck.readers import (
 )
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path
 from commitlog.namespace.log.entries import State, digest_of, rank_of
+from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.model.keys import MAX_SHARDS, Keys, hash_of, parse_hash_key, shards_of_hash
 from commitlog.namespace.model.records import Entry, Garbage, Record, Tombstone, record_of
 from commitlog.namespace.write.content import is_content
@@ -39,12 +40,14 @@ from commitlog.tables.api import Item, Key
 
 __all__ = [
     "LogSurvey",
+    "OpenSurveyor",
     "Survey",
     "SurveyReport",
     "Surveyor",
     "Suspects",
     "TableSurveyor",
     "garbage_item_id",
+    "item_id_of",
     "log_rank",
     "survey_of_log",
 ]
@@ -109,6 +112,10 @@ class Surveyor(abc.ABC):
         self, checks: TreeChecks, store: StoreReader
     ) -> Iterator[tuple[int, list[Finding]]]:
         """Look up the objects of all files; see `cross_checks.compare_with_store`."""
+
+
+#: Opens a surveyor, given the keys of a namespace and its log, if it is to be compared.
+OpenSurveyor: TypeAlias = Callable[[Keys, FencedLog | None], Surveyor]
 
 
 @frozen(kw_only=True)
@@ -371,7 +378,7 @@ class Survey:
         left = {item_id for item_id, number in (self.logged or {}).items() if _exists(number)}
         unlisted = {item_id for item_id in left if item_id.startswith("x/")}
         logged |= left - unlisted
-        logged |= {item_id for item_id in map(_item_id, self.snapshot.corrupt) if item_id is not None}
+        logged |= {item_id for item_id in map(item_id_of, self.snapshot.corrupt) if item_id is not None}
         return Suspects(
             files=frozenset(files),
             unknown=frozenset(filter(checks.is_unknown, self._numbers)),
@@ -467,7 +474,7 @@ def garbage_item_id(garbage: Garbage) -> str:
     return f"x/{parse_hash_key(garbage.key.hash).id}/{garbage.key.range}"
 
 
-def _item_id(key: Key) -> str | None:
+def item_id_of(key: Key) -> str | None:
     """Return the `State.item_id` for the record of a key; None if the key does not show it."""
     place = parse_hash_key(key.hash)
     return f"{place.kind}/{place.id}/{key.range}" if place.kind in ("t", "x") else None

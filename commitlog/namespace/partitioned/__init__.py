@@ -1,4 +1,4 @@
-"""Restore of a namespace in partitions, on a cluster.
+"""Restore and check of a namespace in partitions, on a cluster.
 
 The rules are those of `log` and `fsck`. This package divides their input, and brings together the
 records that one rule needs::
@@ -6,4 +6,5 @@ records that one rule needs::
     dataset     the port for distributed work: records in partitions, grouped by key
     cycles      cycles of directories, found by pointer doubling
     contents    the contents of a log, for a restore
+    survey      the records that may be wrong, for a check
 """

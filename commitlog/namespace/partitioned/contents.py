@@ -83,7 +83,7 @@ class RangeFacts:
         decided: ids of decided operations that were listed as pending.
         operations: number of operations.
         first: epoch second at which the first operation began; 0 if there is none.
-        metadata: the newest metadata record in a change.
+        metadata, last_metadata: the newest metadata record in a change, and the one read last.
         checkpoint_metadata: the metadata record in the checkpoint.
         unreadable: errors of entries and parts that were skipped.
     """
@@ -93,6 +93,7 @@ class RangeFacts:
     operations: int = 0
     first: float = 0.0
     metadata: State | None = None
+    last_metadata: State | None = None
     checkpoint_metadata: State | None = None
     unreadable: dict[str, None] = field(factory=dict)
 
@@ -105,7 +106,7 @@ class ReadLog:
         open_access: opens the log.
         epoch: epoch of the log.
         checkpoint: its checkpoint.
-        salvage: whether to skip what cannot be read.
+        skip: returns the text of the error of a part that is skipped, or raises the error.
         subjects: the subjects of pending changes, without facts.
         pending: ids of the operations that were listed as pending.
     """
@@ -113,7 +114,7 @@ class ReadLog:
     open_access: OpenAccess
     epoch: Epoch
     checkpoint: Checkpoint | None
-    salvage: bool
+    skip: Callable[[CommitError], str]
     subjects: CommittedFacts
     pending: frozenset[str]
 
@@ -125,7 +126,7 @@ class ReadLog:
                 learned = RangeFacts(self.subjects.copy_subjects())
 
                 def refuse(error: CommitError, learned: RangeFacts = learned) -> None:
-                    learned.unreadable[skipped(error, salvage=self.salvage)] = None
+                    learned.unreadable[self.skip(error)] = None
 
                 if isinstance(part, NameRange):
                     yield from self._operations(
@@ -157,7 +158,9 @@ class ReadLog:
             for state in change.states:
                 if state.item_id != "m":
                     yield SourcedState(state, (_LOGGED, operation.id))
-                elif state.supersedes(learned.metadata):
+                    continue
+                learned.last_metadata = state
+                if state.supersedes(learned.metadata):
                     learned.metadata = state
 
 
@@ -216,13 +219,13 @@ class PartitionedLog(LogContents):
             open_access=self.open_access,
             epoch=self.epoch,
             checkpoint=self.checkpoint,
-            salvage=self.salvage,
+            skip=partial(skipped, salvage=self.salvage),
             subjects=self.pending.facts.copy_subjects(),
             pending=frozenset(self.pending.changes),
         )
         parts = parts_and_ranges(self.checkpoint, self._ranges, self.engine.partitions)
         read = self.engine.distribute(parts).map(call).keep()
-        for learned in read.map(_facts_alone).collect():
+        for learned in read.map(facts_alone).collect():
             self.on_read(learned.operations)
             self.first = min(self.first or learned.first, learned.first or self.first)
             self.unreadable.update(learned.unreadable)
@@ -231,7 +234,7 @@ class PartitionedLog(LogContents):
             for id in learned.decided:
                 self.pending.forget(id)
             self.pending.facts.merge(learned.facts)
-        self._logged = read.map(_states_alone)
+        self._logged = read.map(states_alone)
         if self.pending.changes:
             self._learn_states(self.pending.facts)
 
@@ -411,11 +414,13 @@ def _each(groups: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
     return chain.from_iterable(groups)
 
 
-def _facts_alone(read: Iterator[object]) -> Iterator[RangeFacts]:
+def facts_alone(read: Iterator[object]) -> Iterator[RangeFacts]:
+    """Yield the facts among the results of `ReadLog`."""
     return (each for each in read if isinstance(each, RangeFacts))
 
 
-def _states_alone(read: Iterator[object]) -> Iterator[SourcedState]:
+def states_alone(read: Iterator[object]) -> Iterator[SourcedState]:
+    """Yield the states among the results of `ReadLog`."""
     return (each for each in read if isinstance(each, SourcedState))
 
 

@@ -1,0 +1,661 @@
+"""A survey of a namespace in partitions: it selects the records that may be wrong.
+
+The records of the table and the states of the log are brought together in one step: by the id of a file
+or directory, to which its own records, its states and the entries in it belong; and by object. What
+seems wrong there is collected with the directories above it. Then `commitlog.namespace.fsck` checks and
+confirms it, as in one process. So the driver holds suspect records, and none of the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any, TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from commitlog.errors import CorruptRecord, FormatTooNew, NotFound
+from commitlog.namespace.fsck.cross_checks import compare_with_store, is_looked_up, look_up
+from commitlog.namespace.fsck.problems import Finding
+from commitlog.namespace.fsck.readers import (
+    LogSnapshot,
+    Snapshot,
+    StoreReader,
+    retry_on_new_checkpoint,
+)
+from commitlog.namespace.fsck.survey import Surveyor, SurveyReport, garbage_item_id, item_id_of
+from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path, is_in_place
+from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
+from commitlog.namespace.log.entries import State, fold, rank_of
+from commitlog.namespace.log.epoch import FencedLog
+from commitlog.namespace.log.inference import CommittedFacts
+from commitlog.namespace.metadata import FIRST, Epoch
+from commitlog.namespace.model.codec import key_of
+from commitlog.namespace.model.keys import Keys, kind_of, parse_hash_key
+from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Record, Tombstone
+from commitlog.namespace.partitioned.contents import (
+    RangeFacts,
+    ReadLog,
+    SourcedState,
+    facts_alone,
+    parts_and_ranges,
+    states_alone,
+)
+from commitlog.namespace.partitioned.cycles import edges_of_cycles
+from commitlog.namespace.partitioned.dataset import Dataset, Engine, Keyed, OpenAccess
+from commitlog.namespace.write.content import is_content
+from commitlog.oplog import Operation, OperationLog
+from commitlog.tables.api import Item, Key, UnreadableItem
+
+__all__ = ["PartitionedSurveyor"]
+
+#: Number of segments of the table for each partition.
+_SEGMENTS = 4
+
+
+@frozen(kw_only=True)
+class _FoundRecord:
+    """A record of the table.
+
+    Attributes:
+        record: the record.
+        digest: digest of its item, for entries; the log may have more fields than this library knows.
+    """
+
+    record: Record
+    digest: bytes = b""
+
+
+@frozen(kw_only=True)
+class _ScanReport:
+    """What a task found in its segments of the table, besides records.
+
+    Attributes:
+        entries, records: numbers of entries and of records.
+        others: the metadata record, and items that cannot be read or are of an unknown kind.
+    """
+
+    entries: int
+    records: int
+    others: Snapshot
+
+
+#: What a survey found: its kind, its subject, and a value.
+_Fact: TypeAlias = tuple[str, str, Any]
+
+
+@define(kw_only=True)
+class PartitionedSurveyor(Surveyor):
+    """A surveyor that divides its work into the partitions of an engine.
+
+    Args:
+        engine: divides the work.
+        open_access: opens table, store and log in a task.
+        keys: keys of the namespace.
+        log: the log of the table's epoch, if there is one.
+        epoch: the epoch of the table.
+    """
+
+    engine: Engine
+    open_access: OpenAccess
+    keys: Keys
+    log: OperationLog | None
+    epoch: Epoch
+    _scanned: Dataset[_FoundRecord | _ScanReport] = field(init=False)
+    _tree: Dataset[_FoundRecord] = field(init=False)
+
+    @classmethod
+    def of(
+        cls, engine: Engine, open_access: OpenAccess, keys: Keys, log: FencedLog | None
+    ) -> PartitionedSurveyor:
+        """Return a surveyor; see `commitlog.namespace.fsck.survey.OpenSurveyor`."""
+        return cls(
+            engine=engine,
+            open_access=open_access,
+            keys=keys,
+            log=None if log is None else log.current,
+            epoch=FIRST if log is None else log.epoch(),
+        )
+
+    def survey(self, notify: Callable[[SurveyReport], object]) -> SurveyReport:
+        """See `Surveyor.survey`."""
+        report = SurveyReport(snapshot=Snapshot())
+        read = _LogRead()
+        if self.log is not None:
+            read = retry_on_new_checkpoint(self._survey_log)
+            report = evolve(
+                report,
+                unreadable=read.unreadable,
+                has_log=read.unreadable is None,
+                log_metadata=read.metadata,
+                has_pending=read.has_pending,
+            )
+        notify(report)
+        segments = _SEGMENTS * self.engine.partitions
+        scan = _Scan(open_access=self.open_access, namespace=self.keys.namespace)
+        self._scanned = (
+            self.engine.distribute([(number, segments) for number in range(segments)]).map(scan).keep()
+        )
+        for scanned in self._scanned.map(_reports_alone).collect():
+            report = evolve(
+                report,
+                entries=report.entries + scanned.entries,
+                records=report.records + scanned.records + len(scanned.others.corrupt),
+            )
+            report.snapshot.corrupt.update(scanned.others.corrupt)
+            report.snapshot.strange.update(scanned.others.strange)
+            report.snapshot.metadata = report.snapshot.metadata or scanned.others.metadata
+        notify(report)
+        self._tree = self._scanned.map(_tree_alone).keep()
+        return self._select(report, read.states if report.has_log else None)
+
+    def read_log(self, only: Collection[str]) -> LogSnapshot:
+        """See `Surveyor.read_log`."""
+        return retry_on_new_checkpoint(partial(self._read_log, frozenset(only)))
+
+    def add_ancestors(self, snapshot: Snapshot, logged: LogSnapshot) -> None:
+        """See `Surveyor.add_ancestors`."""
+        items = (state.item for state in logged.states.values())
+        above = {parse_hash_key(key_of(item).hash).id for item in items if item is not None}
+        self._add_directories(snapshot, above)
+
+    def compare_with_store(
+        self, checks: TreeChecks, store: StoreReader
+    ) -> Iterator[tuple[int, list[Finding]]]:
+        """See `Surveyor.compare_with_store`."""
+        files = self._scanned.map(_own_files).union(
+            self._scanned.map(_by_directory_in_store).group(_looked_up_in_directory)
+        )
+        snapshot, number = Snapshot(), 0
+        for each in files.map(partial(_look_up, self.open_access)).collect():
+            if isinstance(each, int):
+                number += each
+            else:
+                snapshot.keep(each)
+        entries = list(snapshot.entries.values())
+        self._add_directories(snapshot, {entry.parent for entry in entries})
+        findings = compare_with_store(TreeChecks(snapshot, self.keys), store, entries)
+        yield number, [finding for _, found in findings for finding in found]
+
+    # the log
+
+    def _survey_log(self) -> _LogRead:
+        """Read the log once."""
+        assert self.log is not None
+        pending: dict[str, Operation] = {}
+        try:
+            pending = {each.id: each for each in self.log.pending()}
+        except (CorruptRecord, FormatTooNew) as error:
+            return _LogRead(unreadable=str(error))
+        unreadable: list[str] = []
+        checkpoint = self._checkpoint(unreadable)
+        states = self._read(checkpoint, frozenset(pending)).keep()
+        learned = states.map(facts_alone).collect()
+        # The errors in the order in which one process finds them.
+        of_operations = [error for each in learned if each.operations for error in each.unreadable]
+        errors = [*chain.from_iterable(each.unreadable for each in learned)]
+        self._check_checkpoint(checkpoint)
+        decided = frozenset[str]().union(*(each.decided for each in learned))
+        return _LogRead(
+            unreadable=next(chain(of_operations, unreadable, errors), None),
+            states=states.map(states_alone),
+            metadata=_metadata_of(learned),
+            has_pending=bool(pending.keys() - decided),
+        )
+
+    def _read_log(self, only: frozenset[str]) -> LogSnapshot:
+        assert self.log is not None
+        # Keep this order: see `LogReader.read`.
+        pending = {each.id: each for each in self.log.pending()}
+        checkpoint = Checkpoints(self.log, new_id=str).newest()
+        read = self._read(checkpoint, frozenset(pending)).map(partial(_wanted_states, only)).keep()
+        learned = read.map(facts_alone).collect()
+        self._check_checkpoint(checkpoint)
+        for error in chain.from_iterable(each.unreadable for each in learned):
+            raise CorruptRecord(error)
+        for id in chain.from_iterable(each.decided for each in learned):
+            pending.pop(id, None)
+        newest: dict[str, State] = {}
+        states = sorted(read.map(states_alone).collect(), key=lambda each: each.source)
+        fold((each.state for each in states), newest)
+        metadata = _metadata_of(learned) if "m" in only else None
+        snapshot = LogSnapshot.of(newest.values(), pending.values())
+        return evolve(snapshot, metadata=metadata)
+
+    def _read(
+        self, checkpoint: Checkpoint | None, pending: frozenset[str]
+    ) -> Dataset[SourcedState | RangeFacts]:
+        assert self.log is not None
+        call = ReadLog(
+            open_access=self.open_access,
+            epoch=self.epoch,
+            checkpoint=checkpoint,
+            skip=str,
+            subjects=CommittedFacts(),
+            pending=pending,
+        )
+        count = self.engine.partitions
+        ranges = self.log.ranges(_SEGMENTS * count)
+        return self.engine.distribute(parts_and_ranges(checkpoint, ranges, count)).map(call)
+
+    def _checkpoint(self, unreadable: list[str]) -> Checkpoint | None:
+        assert self.log is not None
+        try:
+            return Checkpoints(self.log, new_id=str).newest()
+        except (CorruptRecord, FormatTooNew) as error:
+            unreadable.append(str(error))
+            return None
+
+    def _check_checkpoint(self, checkpoint: Checkpoint | None) -> None:
+        """Raise `NotFound` if a newer checkpoint may have operations that were not read."""
+        if checkpoint is not None and self._checkpoint([]) != checkpoint:
+            raise NotFound("the checkpoint was replaced while the log was read")
+
+    # the records
+
+    def _select(self, report: SurveyReport, log: Dataset[SourcedState] | None) -> SurveyReport:
+        """Return the report with the suspect records."""
+        by_key = self._scanned.map(partial(_by_id_and_object, self.keys))
+        if log is not None:
+            by_key = by_key.union(log.map(_states_by_id_and_object))
+        facts = by_key.group(partial(_suspects, self.keys, log is not None)).keep()
+        found: dict[str, dict[str, Any]] = {kind: {} for kind in _SUSPECTS}
+        for kind, subject, value in facts.map(_suspects_alone).collect():
+            found[kind][subject] = value
+        snapshot = report.snapshot
+        ids = found["id"].keys() | edges_of_cycles(facts.map(_edges_alone)).keys()
+        for key in snapshot.corrupt:
+            if kind_of(key) in ("d", "g"):
+                ids.add(parse_hash_key(key.hash).id)
+        objects, tombstones = frozenset(found["object"]), frozenset(found["tombstones"])
+        above: set[str] = set()
+        if ids or objects or tombstones:
+            wanted = partial(_wanted_records, frozenset(ids), objects, tombstones)
+            for each in self._scanned.map(wanted).collect():
+                snapshot.keep(each)
+                above |= _above(each)
+        self._add_directories(snapshot, above - ids)
+        snapshot.inside.update(found["inside"])
+        logged = set(found["logged"])
+        logged |= {each for each in map(item_id_of, snapshot.corrupt) if each is not None}
+        return evolve(
+            report,
+            logged=frozenset(logged) if report.has_log else frozenset(),
+            unlisted=frozenset(found["unlisted"]),
+        )
+
+    def _add_directories(self, snapshot: Snapshot, ids: Collection[str]) -> None:
+        """Add directories and those above them, with their records and guard records, to a snapshot."""
+        known = {entry.id for entry in snapshot.entries.values() if entry.is_directory}
+        left = set(ids) - known
+        while left:
+            known |= left
+            above: set[str] = set()
+            for each in self._tree.map(
+                partial(_wanted_records, frozenset(left), frozenset(), frozenset())
+            ).collect():
+                snapshot.keep(each)
+                above |= _above(each)
+            left = above - known
+
+
+@frozen(kw_only=True)
+class _LogRead:
+    """What a survey has read of the log.
+
+    Attributes:
+        unreadable: the first error of a part that cannot be read.
+        states: the states.
+        metadata: the metadata record.
+        has_pending: whether operations are pending.
+    """
+
+    unreadable: str | None = None
+    states: Dataset[SourcedState] | None = None
+    metadata: Item | None = None
+    has_pending: bool = False
+
+
+def _metadata_of(learned: Iterable[RangeFacts]) -> Item | None:
+    """Return the metadata record that one process would read last."""
+    found: State | None = None
+    for each in learned:
+        found = each.last_metadata or found
+    for each in learned:
+        found = each.checkpoint_metadata or found
+    return None if found is None else found.item
+
+
+def _wanted_states(
+    only: Collection[str], read: Iterator[SourcedState | RangeFacts]
+) -> Iterator[SourcedState | RangeFacts]:
+    for each in read:
+        if isinstance(each, RangeFacts) or each.state.item_id in only:
+            yield each
+
+
+# -- reading the table ---------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class _Scan:
+    """Reads segments of the table, as a task.
+
+    Args:
+        open_access: opens the table.
+        namespace: name of the namespace.
+    """
+
+    open_access: OpenAccess
+    namespace: str
+
+    def __call__(self, segments: Iterator[tuple[int, int]]) -> Iterator[_FoundRecord | _ScanReport]:
+        others = Snapshot()
+        entries = records = 0
+
+        def refuse(found: UnreadableItem) -> None:
+            others.refuse(found, self.namespace)
+
+        with self.open_access() as access:
+            for segment, count in segments:
+                for item in access.table.scan(segment=segment, segments=count, unreadable=refuse):
+                    record = others.read(item, self.namespace)
+                    if record is None:
+                        continue
+                    records += 1
+                    is_entry = isinstance(record, Entry)
+                    entries += is_entry
+                    yield _FoundRecord(record=record, digest=_digest_of(item) if is_entry else b"")
+        others.inside.clear()
+        yield _ScanReport(entries=entries, records=records, others=others)
+
+
+def _digest_of(item: Item) -> bytes:
+    """Return a digest of an item that is the same in each process."""
+    return hashlib.blake2b(repr(sorted(item.items())).encode(), digest_size=16).digest()
+
+
+def _reports_alone(scanned: Iterator[object]) -> Iterator[_ScanReport]:
+    return (each for each in scanned if isinstance(each, _ScanReport))
+
+
+def _records_alone(scanned: Iterator[object]) -> Iterator[Record]:
+    return (each.record for each in scanned if isinstance(each, _FoundRecord))
+
+
+def _tree_alone(scanned: Iterator[object]) -> Iterator[_FoundRecord]:
+    """Yield the directories, with their records and guard records."""
+    for each in scanned:
+        if isinstance(each, _FoundRecord):
+            is_file = isinstance(each.record, Entry) and not each.record.is_directory
+            if not is_file and not isinstance(each.record, (Garbage, Tombstone)):
+                yield each
+
+
+def _wanted_records(
+    ids: Collection[str],
+    objects: Collection[str],
+    tombstones: Collection[str],
+    scanned: Iterator[object],
+) -> Iterator[Record]:
+    """Yield the records of ids and of objects, and the tombstones of directories."""
+    for record in _records_alone(scanned):
+        match record:
+            case Entry():
+                named = record.data is not None and record.data.path in objects
+                wanted = named or record.id in ids
+            case Garbage():
+                wanted = record.data.path in objects
+            case Tombstone():
+                wanted = parse_hash_key(record.key.hash).id in tombstones
+            case _:
+                wanted = parse_hash_key(record.key.hash).id in ids
+        if wanted:
+            yield record
+
+
+def _above(record: Record) -> set[str]:
+    """Return the id of the directory that has, or should have, an entry."""
+    if isinstance(record, (Entry, Directory)):
+        return {record.parent}
+    return set()
+
+
+# -- what belongs together -----------------------------------------------------------------------------
+
+#: Kinds of facts that lead to suspect records.
+_SUSPECTS = ("id", "inside", "object", "tombstones", "logged", "unlisted")
+
+#: Orders of what belongs to an id.
+_ENTRY, _OWN_RECORD, _STATE, _CHILD, _HIDDEN = range(5)
+
+#: Orders of what belongs to an object.
+_FILE, _GARBAGE, _LOGGED_GARBAGE = range(3)
+
+
+@frozen(kw_only=True)
+class _Own:
+    """An entry, as the file or directory sees it.
+
+    Attributes:
+        digest: digest of its item.
+        has_path: see `tree_checks.has_path`.
+        directory: the entry of a directory.
+    """
+
+    digest: bytes
+    has_path: bool
+    directory: Entry | None
+
+
+@frozen(kw_only=True)
+class _Child:
+    """An entry, as its directory sees it."""
+
+    key: Key
+    id: str
+    shard: int
+
+    @property
+    def name(self) -> str:
+        """The name of the entry."""
+        return str(self.key.range)
+
+
+@frozen(kw_only=True)
+class _LoggedRecord:
+    """A state of a file or directory.
+
+    Attributes:
+        version: its version.
+        digest: digest of its item; None if it was removed.
+    """
+
+    version: int
+    digest: bytes | None
+
+
+def _by_id_and_object(keys: Keys, scanned: Iterator[_FoundRecord | _ScanReport]) -> Iterator[Keyed[Any]]:
+    for each in scanned:
+        if isinstance(each, _ScanReport):
+            for key in each.others.corrupt:
+                if kind_of(key) in ("d", "g"):
+                    yield f"i/{parse_hash_key(key.hash).id}", (_OWN_RECORD, key.hash), key
+            continue
+        record = each.record
+        place = parse_hash_key(record.key.hash)
+        match record:
+            case Entry():
+                order = (_ENTRY, record.key.hash, record.name)
+                directory = record if record.is_directory else None
+                own = _Own(digest=each.digest, has_path=has_path(record), directory=directory)
+                yield f"i/{record.id}", order, own
+                child = _Child(key=record.key, id=record.id, shard=place.shard)
+                yield f"i/{place.id}", (_CHILD, record.name, record.key.hash), child
+                if record.data is not None:
+                    value = _FILE, record.id, record.data.own
+                    yield f"o/{record.data.path}", (_FILE, record.id), value
+            case Garbage():
+                item_id = garbage_item_id(record)
+                value = _GARBAGE, item_id, record.data.own
+                yield f"o/{record.data.path}", (_GARBAGE, item_id), value
+            case Tombstone():
+                yield f"i/{place.id}", (_HIDDEN, record.name), record
+            case _:
+                yield f"i/{place.id}", (_OWN_RECORD, record.key.hash), record
+
+
+def _states_by_id_and_object(states: Iterator[SourcedState]) -> Iterator[Keyed[Any]]:
+    for each in states:
+        kind, _, id = each.state.item_id.partition("/")
+        if kind == "e":
+            item = each.state.item
+            digest = None if item is None else _digest_of(item)
+            logged = _LoggedRecord(version=each.state.version, digest=digest)
+            yield f"i/{id}", (_STATE, -rank_of(each.state), each.source), logged
+        elif kind == "x":
+            path = each.state.item_id.split("/", 3)[-1]
+            if is_content(path):
+                value = _LOGGED_GARBAGE, each.state.item_id, False
+                yield f"o/{path}", (_LOGGED_GARBAGE, each.state.item_id), value
+
+
+def _suspects(keys: Keys, has_log: bool, key: str, values: Iterator[Any]) -> Iterator[_Fact]:
+    kind, _, subject = key.partition("/")
+    return _of_id(keys, has_log, subject, values) if kind == "i" else _of_object(subject, values)
+
+
+def _of_id(keys: Keys, has_log: bool, id: str, values: Iterator[Any]) -> Iterator[_Fact]:
+    """Yield what may be wrong with a file or directory, and with the entries in it."""
+    snapshot = Snapshot()
+    entries: list[_Own] = []
+    state: _LoggedRecord | None = None
+    has_tombstones = False
+    first = before = None
+    children = 0
+    directories: list[Entry] = []
+    for value in values:
+        match value:
+            case _Own():
+                entries.append(value)
+                if value.directory is not None:
+                    directories.append(value.directory)
+            case Key():
+                snapshot.corrupt[value] = {}, ""
+            case Directory() | Guard():
+                snapshot.keep(value)
+            case _LoggedRecord():
+                state = state or value  # the newest comes first
+            case _Child():
+                children += 1
+                first = value if first is None or value.key < first.key else first
+                if len(directories) == 1 and not is_in_place(
+                    value.name, value.shard, directories[0].shards
+                ):
+                    yield "id", value.id, None
+                if before is not None and before.name == value.name:
+                    yield "id", before.id, None
+                    yield "id", value.id, None
+                before = value
+            case Tombstone():
+                has_tombstones = True
+    if len(entries) > 1 or not all(each.has_path for each in entries):
+        yield "id", id, None
+    if has_log and _differs(entries, state):
+        yield "logged", f"e/{id}", None
+        yield "id", id, None
+    if len(directories) == 1:
+        yield "edge", id, directories[0].parent
+    if not (directories or children or has_tombstones or snapshot.guards or snapshot.directories):
+        return  # a file
+    if first is not None:
+        snapshot.keep(_entry_of(first))
+    for directory in directories:
+        snapshot.keep(directory)
+    checks = TreeChecks(snapshot, keys)
+    if has_tombstones and checks.is_unknown(id):
+        yield "tombstones", id, None
+    if any(checks.findings_of(id)):
+        yield "id", id, None
+        yield "inside", id, children
+        if first is not None and checks.is_unknown(id):
+            yield "id", first.id, None
+
+
+def _differs(entries: list[_Own], state: _LoggedRecord | None) -> bool:
+    """Return whether an id seems to have other records in the table than in the log."""
+    if not entries:
+        return state is not None and state.digest is not None
+    return len(entries) > 1 or state is None or state.digest != entries[0].digest
+
+
+def _entry_of(child: _Child) -> Entry:
+    """Return an entry that stands for all entries of a directory."""
+    return Entry(key=child.key, id=child.id, version=1, change_id="", created=0, modified=0, updated=0)
+
+
+def _of_object(path: str, values: Iterator[tuple[int, str, bool]]) -> Iterator[_Fact]:
+    """Yield whether an object may be shared, or wrongly be garbage; and garbage of the log alone."""
+    file: str | None = None
+    is_shared = has_own = False
+    listed: set[str] = set()
+    garbage = 0
+    for kind, id, own in values:
+        if kind == _FILE:
+            is_shared = is_shared or file not in (None, id)
+            has_own = has_own or own
+            file = id
+        elif kind == _GARBAGE:
+            listed.add(id)
+            garbage += own
+        elif file is None and not garbage and id not in listed:
+            yield "unlisted", id, None
+    if garbage > 1 or (garbage and file is not None) or (is_shared and has_own):
+        yield "object", path, None
+
+
+def _suspects_alone(facts: Iterator[_Fact]) -> Iterator[_Fact]:
+    return (fact for fact in facts if fact[0] in _SUSPECTS)
+
+
+def _edges_alone(facts: Iterator[_Fact]) -> Iterator[tuple[str, str]]:
+    return ((id, parent) for kind, id, parent in facts if kind == "edge")
+
+
+# -- comparing with the store --------------------------------------------------------------------------
+
+
+def _own_files(scanned: Iterator[object]) -> Iterator[Entry]:
+    """Yield the files whose objects belong to the namespace: no binding concerns them."""
+    for record in _records_alone(scanned):
+        if isinstance(record, Entry) and record.data is not None and record.data.own:
+            yield record
+
+
+def _by_directory_in_store(scanned: Iterator[object]) -> Iterator[Keyed[Entry]]:
+    """Yield the other files by their directory, and the directories."""
+    for record in _records_alone(scanned):
+        if isinstance(record, Entry):
+            if record.is_directory:
+                yield record.id, (0, record.key.hash, record.name), record
+            elif record.data is not None and not record.data.own:
+                yield record.parent, (1, record.key.hash, record.name), record
+
+
+def _looked_up_in_directory(id: str, entries: Iterator[Entry]) -> Iterator[Entry]:
+    directories: list[Entry] = []
+    for entry in entries:
+        if entry.is_directory:
+            directories.append(entry)
+        elif is_looked_up(directories[0] if len(directories) == 1 else None, entry):
+            yield entry
+
+
+def _look_up(open_access: OpenAccess, files: Iterator[Entry]) -> Iterator[int | Entry]:
+    """Yield numbers of files, and the files whose objects are missing or changed."""
+    with open_access() as access:
+        for number, odd in look_up(StoreReader.of(access.store), files):
+            yield number
+            yield from (entry for entry, _ in odd)
