@@ -22,6 +22,7 @@ from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, NamespaceMetadata, 
 from commitlog.namespace.metadata import namespace_not_found
 from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.oplog import OperationLog
+from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METADATA",
+    "NamespaceParts",
     "create_namespace",
     "list_namespaces",
     "open_namespace",
+    "open_parts",
     "parse_url",
     "restore_namespace",
+    "table_of_names",
 ]
 
 #: Environment variable with the URL of the metadata table, used if no URL is given.
@@ -246,6 +250,52 @@ def restore_namespace(
         yield Restorer(table=table, store=logged.object_store, log=log, name=name)
 
 
+@frozen(kw_only=True)
+class NamespaceParts:
+    """The table, the store and the log of a namespace, for work that needs no `Namespace`.
+
+    Attributes:
+        table: the table.
+        store: the store of the content.
+        log: the log of the first epoch.
+    """
+
+    table: Table
+    store: ObjectStore
+    log: OperationLog
+
+
+@contextmanager
+def open_parts(
+    name: str,
+    *,
+    metadata: str | Url,
+    store: str | Url,
+    log: str | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+) -> Iterator[NamespaceParts]:
+    """Open the parts of a namespace in one of many processes. This reads nothing.
+
+    Args:
+        name: the name of the namespace.
+        metadata: its table.
+        store: the store of its content.
+        log: path of its log; by default that of a namespace that `create_namespace` has created.
+        commit, leases, probe_report: see `open_namespace`.
+    """
+    options = _Options(
+        commit=commit, leases=leases, probe_report=probe_report, session=None, clock=None, backoff=None
+    )
+    with (
+        closing(_open_metadata(metadata, options.clock, None)) as table,
+        options.connect(store) as logged,
+    ):
+        path = _log_of(Keys(name).namespace) if log is None else log
+        yield NamespaceParts(table=table, store=logged.object_store, log=options.log(logged, path))
+
+
 def _clock_of(clock: Clock | None) -> Clock:
     return SystemClock() if clock is None else clock
 
@@ -347,14 +397,22 @@ def _other_store(name: str, metadata: NamespaceMetadata, store: Url) -> Configur
     )
 
 
-def _open_metadata(metadata: str | Url | None, clock: Clock, session: Boto3Session | None) -> Table:
+def table_of_names(metadata: str | Url | None) -> str | Url:
+    """Return the URL of the table: `metadata`, or by default the environment variable.
+
+    Raises `ConfigurationError` if there is neither.
+    """
     url = metadata or os.environ.get(METADATA)
     if not url:
         raise ConfigurationError(
             "no metadata table is given: dynamodb://NAME or sqlite:///ABSOLUTE/FILE, as argument or"
             f" option 'metadata', or in the environment variable {METADATA}"
         )
-    return open_table(url, NAMESPACE_SCHEMA, clock=clock, session=session)
+    return url
+
+
+def _open_metadata(metadata: str | Url | None, clock: Clock, session: Boto3Session | None) -> Table:
+    return open_table(table_of_names(metadata), NAMESPACE_SCHEMA, clock=clock, session=session)
 
 
 def _create_embedded(table: Table) -> None:

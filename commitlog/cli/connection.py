@@ -133,16 +133,7 @@ class Connection:
         store = self._store()
         if store is None:
             raise click.UsageError("give the URL for its content: --store s3://bucket/prefix")
-        namespace = create_namespace(
-            name,
-            store=store,
-            metadata=self._metadata(),
-            log=log,
-            commit=self.commit,
-            leases=self._leases(),
-            probe_report=self._probe_report(),
-        )
-        return _close_at_end(namespace)
+        return _close_at_end(create_namespace(name, log=log, **self._arguments(store)))
 
     def restorer(self, name: str) -> Restorer:
         """Return the restorer of a namespace from the log in its store."""
@@ -152,14 +143,7 @@ class Connection:
         if store is None:
             raise click.UsageError("give the URL of its content and log: --store s3://bucket/prefix")
         return click.get_current_context().with_resource(
-            restore_namespace(
-                name,
-                store=store,
-                metadata=self._metadata(),
-                commit=self.commit,
-                leases=self._leases(),
-                probe_report=self._probe_report(),
-            )
+            restore_namespace(name, **self._arguments(store))
         )
 
     def namespaces(self) -> Iterator[str]:
@@ -168,32 +152,37 @@ class Connection:
 
         return list_namespaces(self._metadata())
 
+    def namespace_arguments(self, name: str) -> dict[str, Any]:
+        """Return the arguments with which another process opens an existing namespace."""
+        return self._arguments(self._store() or self._store_with_options(self.namespace(name)))
+
     def _open_namespace(self, name: str) -> Namespace:
         from commitlog.namespaces import open_namespace
 
-        def open_at(store: Url | None) -> Namespace:
-            return open_namespace(
-                name,
-                metadata=self._metadata(),
-                store=store,
-                commit=self.commit,
-                leases=self._leases(),
-                probe_report=self._probe_report(),
-                grace=self.grace,
-            )
-
         store = self._store()
-        namespace = open_at(store)
-        if store is None and (self.profile or self.addressing_style):
-            url = parse_store_url(namespace.describe(writing=False).store)
-            if url.scheme == "s3":
-                namespace.close()
-                namespace = open_at(
-                    url.with_options(
-                        {"profile": self.profile, "addressing_style": self.addressing_style}
-                    )
-                )
+        namespace = open_namespace(name, grace=self.grace, **self._arguments(store))
+        if store is None and (url := self._store_with_options(namespace)) is not None:
+            namespace.close()
+            namespace = open_namespace(name, grace=self.grace, **self._arguments(url))
         return namespace
+
+    def _store_with_options(self, namespace: Namespace) -> Url | None:
+        """Return the store of a namespace with the options of this command; None if it has none."""
+        if not (self.profile or self.addressing_style):
+            return None
+        url = parse_store_url(namespace.describe(writing=False).store)
+        if url.scheme != "s3":
+            return None
+        return url.with_options({"profile": self.profile, "addressing_style": self.addressing_style})
+
+    def _arguments(self, store: Url | None) -> dict[str, Any]:
+        return {
+            "metadata": self._metadata(),
+            "store": store,
+            "commit": self.commit,
+            "leases": self._leases(),
+            "probe_report": self._probe_report(),
+        }
 
     def _metadata(self) -> Url | None:
         return None if self.metadata is None else self._complete(parse_table_url(self.metadata))

@@ -16,7 +16,7 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `schema`, `schema_check`, `partitions`, `pruning`: columns, directories of partitions, skipped files
 * `tasks`: the part of a write that runs in a task, file by file
 * `compaction`: merging the small files of an output
-* `fsck`: restores of namespaces on the executors
+* `fsck_job`: `fsck`, checks and restores of namespaces on the executors
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
 * `ingest`: the format ``commitlog_ingest``
 * `files`: the formats of files that jobs write, and that queries and ingest read
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from commitlog.spark.dataframe import read, write
     from commitlog.spark.datasource import CommitlogDataSource
     from commitlog.spark.errors import error_of
-    from commitlog.spark.fsck import fsck
+    from commitlog.spark.fsck_job import fsck
     from commitlog.spark.targets.namespace import physical_files
     from commitlog.spark_jar import committer_jar
 
@@ -78,7 +78,7 @@ _HOMES = MappingProxyType(
         "compact": "compaction",
         "configure": "committer.configure",
         "error_of": "errors",
-        "fsck": "fsck",
+        "fsck": "fsck_job",
         "physical_files": "targets.namespace",
         "read": "dataframe",
         "session": "builder",

@@ -10,6 +10,7 @@ from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import Exit, PredicateCommand
 from commitlog.cli.output import counted, json_option, print_json, printable, readable
 from commitlog.cli.parameters import DURATION
+from commitlog.errors import ConfigurationError
 from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome
 
 __all__ = ["fsck"]
@@ -44,6 +45,11 @@ __all__ = ["fsck"]
     show_default=True,
     help="Time after which findings are checked again, before they are reported.",
 )
+@click.option(
+    "--spark",
+    metavar="MASTER",
+    help="Read the table and the log on the executors of this Spark master, such as spark://host:7077.",
+)
 @json_option
 @namespace_options
 def fsck(
@@ -56,6 +62,7 @@ def fsck(
     only: tuple[str, ...],
     older_than: float,
     confirm_after: float,
+    spark: str | None,
     json: bool,
 ) -> None:
     """Check the namespace NAME: read all records and the log, and report inconsistencies.
@@ -63,6 +70,10 @@ def fsck(
     Other clients may continue to work. Nothing is changed without --repair, which repairs each problem
     in one transaction. Files and directories that no path leads to are moved into the directory
     "lost+found". Repeat the repair until nothing is found, because one problem may hide another.
+
+    With --spark, the table and the log are divided among the executors of a cluster; repairs are made by
+    this process. This needs the extra "spark" (pyspark, pyarrow) and Java, and on the executors the same
+    packages, and credentials in their environment.
 
     The exit status is 0 if there are no problems (or all were repaired), 1 if there are problems, and 2
     if the check failed.
@@ -73,19 +84,31 @@ def fsck(
     """
     if (dry_run or only) and not repair:
         raise click.UsageError("--dry-run and --only require --repair")
+    if spark is not None and orphans:
+        raise click.UsageError("--orphans needs a check in this process: leave out --spark")
     namespace = connection.namespace(name)
     with counted("records and objects checked") as count:
 
         def progress(so_far: FsckReport) -> None:
             count(so_far.states + so_far.entries + so_far.objects + so_far.listed)
 
-        checked = namespace.maintenance.fsck(
-            objects=objects,
-            orphans=orphans,
-            grace=confirm_after,
-            age=older_than,
-            progress=progress,
-        )
+        if spark is None:
+            checked = namespace.maintenance.fsck(
+                objects=objects,
+                orphans=orphans,
+                grace=confirm_after,
+                age=older_than,
+                progress=progress,
+            )
+        else:
+            checked = _fsck_on_spark(
+                spark,
+                name,
+                objects=objects,
+                grace=confirm_after,
+                progress=progress,
+                **connection.namespace_arguments(name),
+            )
     left = len(checked.findings)
     if repair:
         for each in namespace.maintenance.repair(checked.findings, dry_run=dry_run, only=only or None):
@@ -109,6 +132,20 @@ def fsck(
     click.get_current_context().exit(Exit.FAILED if left else Exit.DONE)
 
 
+def _fsck_on_spark(master: str, name: str, **arguments: Any) -> FsckReport:
+    """Check a namespace in a Spark session that ends with the check."""
+    try:
+        from commitlog import spark
+    except ImportError as error:
+        raise ConfigurationError(str(error)) from error
+    session = spark.session(master, {"spark.ui.enabled": "false"})
+    try:
+        report: FsckReport = spark.fsck(session, name, **arguments)
+        return report
+    finally:
+        session.stop()
+
+
 def _line(finding: Finding) -> str:
     problem = finding.problem
     detail = f" ({finding.detail})" if finding.detail else ""
@@ -120,13 +157,4 @@ def _line(finding: Finding) -> str:
 
 def _record(finding: Finding) -> dict[str, Any]:
     problem = finding.problem
-    return {
-        "kind": problem.name,
-        "severity": problem.severity.name.lower(),
-        "path": finding.path,
-        "detail": finding.detail,
-        "object": finding.object,
-        "id": finding.id,
-        "meaning": problem.meaning,
-        "repair": problem.repair,
-    }
+    return {**finding.to_json(), "meaning": problem.meaning, "repair": problem.repair}

@@ -78,6 +78,17 @@ class Finding:
     waits: bool = False
     tombstone: Item | None = field(default=None, hash=False)
 
+    def to_json(self) -> dict[str, str | None]:
+        """Return the fields for people and programs, without records."""
+        return {
+            "kind": self.problem.name,
+            "severity": self.problem.severity.name.lower(),
+            "path": self.path,
+            "detail": self.detail,
+            "object": self.object,
+            "id": self.id,
+        }
+
     def __str__(self) -> str:
         more = f": {self.detail}" if self.detail else ""
         return f"{self.problem.name} at {self.path!r}{more}"

@@ -1,0 +1,227 @@
+"""fsck and restore of a namespace by Spark: as in one process, and again after the driver has failed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve, frozen
+
+import commitlog
+from commitlog.commit import ConditionalStore
+from commitlog.errors import ConfigurationError, CorruptRecord, NotFound, NotSupported
+from commitlog.namespace import NAMESPACE_SCHEMA, Namespace
+from commitlog.namespace.model.keys import NAMESPACES
+from commitlog.namespaces import restore_namespace
+from commitlog.oplog import Decision, OperationLog
+from commitlog.stores.open import open_store
+from commitlog.tables.api import Item
+from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
+from support.damage import cycle, lose, lose_object, spoil, take_place, wrong_record
+from support.restore import LAKE, Dies, World, fill, leave_pending
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+#: Path of the log of a namespace that `create_namespace` has created.
+LOG = f"_commitlog/namespaces/{LAKE}/log"
+
+
+@frozen
+class Place:
+    """A namespace in files, which other processes can open.
+
+    Attributes:
+        directory: the directory of all files.
+        at: the namespace.
+    """
+
+    directory: Path
+    at: World
+
+    @property
+    def store(self) -> str:
+        """URL of the store."""
+        return f"file://{self.directory}/store"
+
+    @property
+    def metadata(self) -> str:
+        """URL of the table."""
+        return self.table("names")
+
+    def table(self, name: str) -> str:
+        """Return the URL of a table."""
+        return f"sqlite://{self.directory}/{name}.db"
+
+    def rows(self, name: str) -> list[Item]:
+        """Return all records of the namespace in a table, without the metadata record."""
+        with closing(open_table(self.table(name), NAMESPACE_SCHEMA)) as table:
+            found = [item for item in table.scan() if item["place"] != NAMESPACES]
+        return sorted(found, key=lambda item: (str(item["place"]), str(item["name"])))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A namespace with a bit of everything."""
+    (tmp_path / "store").mkdir()
+    clock, ids = ManualClock(), Random(0)
+    with (
+        closing(open_table(f"sqlite://{tmp_path}/names.db", NAMESPACE_SCHEMA)) as table,
+        closing(open_store(f"file://{tmp_path}/store")) as store,
+    ):
+        table.create()
+        log = OperationLog(ConditionalStore(store), LOG, clock=clock)
+        at: Any = World(clock, table, store, log, ids)  # type: ignore[arg-type]
+        at.lake.create()
+        fill(at.lake, clock)
+        yield Place(tmp_path, at)
+
+
+def check(place: Place, spark: SparkSession, **how: Any) -> None:
+    """Compare the check by Spark with the one in this process."""
+    lake = Namespace(place.at.table, place.at.store, LAKE, clock=place.at.clock, log=place.at.log)
+    expected = lake.maintenance.fsck(objects=True, grace=0, pending=-1e9)
+    found = commitlog.spark.fsck(
+        spark, LAKE, metadata=place.metadata, objects=True, grace=0, pending=-1e9, partitions=2, **how
+    )
+    assert found == evolve(expected, states=0)
+
+
+def test_damages_are_found_alike(place: Place, spark: SparkSession) -> None:
+    """The findings are also rows of an output."""
+    lose(place.at, "empty/b/1")
+    take_place(place.at, "empty/new")
+    for damage in (wrong_record, lose_object, cycle):
+        damage(place.at)
+    leave_pending(place.at, lambda lake: lake.write("left", b"1"))
+    output = f"file://{place.directory}/findings"
+    check(place, spark, findings=output, job_id="first")
+    rows = commitlog.spark.read(spark, output).collect()
+    assert {row.run for row in rows} == {"first"}
+    kinds = {row.kind for row in rows}
+    assert {"cycle", "wrong-directory-record", "log-newer", "object-missing"} <= kinds
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_damages_are_found_alike(place: Place, spark: SparkSession, seed: int) -> None:
+    """Many at once."""
+    random = Random(seed)
+    for _ in range(15):
+        spoil(place.at, random)
+    check(place, spark)
+
+
+def test_an_unreadable_log_is_a_finding(place: Place, spark: SparkSession) -> None:
+    """A restore is refused, or leaves the entry out."""
+
+    *_, last = place.at.store.list(f"{LOG}/decided/")
+    place.at.store.put(last.path, place.at.store.get(last.path).data[:40])
+    check(place, spark)
+    options: dict[str, Any] = {"store": place.store, "metadata": place.table("copy"), "partitions": 2}
+    with pytest.raises(CorruptRecord, match="salvage"):
+        commitlog.spark.fsck(spark, LAKE, mode="restore", **options)
+    done = commitlog.spark.fsck(
+        spark, LAKE, mode="restore", unreadable="report", read_only=True, **options
+    )
+    assert len(done.unreadable) == 1
+
+
+def restored(place: Place, name: str, **how: Any) -> Any:
+    """Restore a read-only copy in this process."""
+    with restore_namespace(LAKE, store=place.store, metadata=place.table(name)) as restorer:
+        return evolve(restorer.restore(read_only=True, **how), operations=0)
+
+
+def test_a_copy_has_the_same_records(place: Place, spark: SparkSession) -> None:
+    """It has the same pending changes rolled back, and the same lost files."""
+    leave_pending(place.at, lambda lake: lake.write("left", b"1"))
+    lose_object(place.at)
+    expected = restored(place, "one")
+    done = commitlog.spark.fsck(
+        spark,
+        f"commitlog://{LAKE}",
+        mode="restore",
+        store=place.store,
+        metadata=place.table("two"),
+        read_only=True,
+        partitions=3,
+    )
+    assert evolve(done, operations=0) == expected
+    assert place.rows("two") == place.rows("one")
+    assert done.decided and done.lost
+
+
+@pytest.mark.parametrize("stop", [2, 4])
+def test_an_interrupted_restore_is_repeated(place: Place, spark: SparkSession, stop: int) -> None:
+    """No client finds the namespace in between."""
+    restored(place, "one")
+    calls = iter(range(stop))
+
+    def progress(report: object) -> None:
+        if next(calls, None) is None:
+            raise Dies
+
+    def restore(**how: Any) -> Any:
+        return commitlog.spark.fsck(
+            spark,
+            LAKE,
+            mode="restore",
+            store=place.store,
+            metadata=place.table("two"),
+            undecided=Decision.ROLLED_BACK,
+            partitions=2,
+            **how,
+        )
+
+    with pytest.raises(Dies):
+        restore(progress=progress)
+    with pytest.raises(NotFound):
+        commitlog.spark.fsck(spark, LAKE, metadata=place.table("two"))
+    done = restore()
+    assert done.epoch and done.files == 5
+    assert place.rows("two") == place.rows("one")
+
+
+def test_arguments_belong_to_a_mode(place: Place, spark: SparkSession) -> None:
+    """Nothing is read before they are checked."""
+    wrong: list[dict[str, Any]] = [
+        {"mode": "repare"},
+        {"mode": "verify", "replace": True},
+        {"mode": "restore"},
+        {"mode": "restore", "store": place.store, "objects": True},
+    ]
+    for arguments in wrong:
+        with pytest.raises(ConfigurationError):
+            commitlog.spark.fsck(spark, LAKE, metadata=place.metadata, **arguments)
+    with pytest.raises(NotSupported):
+        commitlog.spark.fsck(object(), LAKE, metadata=place.metadata)  # type: ignore[call-overload]
+
+
+def test_the_command_checks_on_spark(place: Place) -> None:
+    """It prints the findings, and repairs them."""
+    lose(place.at, "over")
+    command = [sys.executable, "-m", "commitlog", "namespace", "fsck", LAKE, "--spark", "local[1]"]
+    command += ["--metadata", place.metadata, "--json", "--confirm-after", "0s"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert [json.loads(line)["kind"] for line in done.stdout.splitlines()] == ["log-newer"]
+    done = subprocess.run([*command, "--repair"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert place.at.lake.read("over") == b"3"
+
+
+def test_orphans_are_not_searched_on_spark(place: Place) -> None:
+    """The command refuses the combination."""
+    command = [sys.executable, "-m", "commitlog", "namespace", "fsck", LAKE, "--spark", "local[1]"]
+    done = subprocess.run([*command, "--orphans"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--orphans" in done.stderr
