@@ -263,8 +263,8 @@ class Maintenance:
         self._check_metadata(repairing=True, writing=False)
         log, fenced = self._log_to_compare()
         table, keys = TableReader.of(self._context.table), self._context.keys
-        reader = None if log is None else LogReader.of(log.current)
         if open_surveyor is None:
+            reader = None if log is None else LogReader.of(log.current)
             surveyor: Surveyor = TableSurveyor(table=table, keys=keys, log=reader)
         else:
             surveyor = open_surveyor(keys, log)
@@ -273,7 +273,6 @@ class Maintenance:
             keys=keys,
             clock=self._context.clock,
             surveyor=surveyor,
-            log=reader,
             store=self._store_reader() if objects or orphans else None,
             objects=objects,
             orphans=orphans,

@@ -20,6 +20,7 @@ from commitlog._util.ids import random_id
 from commitlog.commit import ProbeReport
 from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.namespace import PROBLEMS, Finding, FsckReport, LostFile, RestoreReport
+from commitlog.namespace.fsck.checker import AGE
 from commitlog.namespace.partitioned.contents import PartitionedLog
 from commitlog.namespace.partitioned.dataset import Dataset, Engine, call_with_groups
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
@@ -156,8 +157,10 @@ def fsck(
     findings: str | None = None,
     job_id: str | None = None,
     objects: bool = False,
+    orphans: bool = False,
     grace: float = 5.0,
     pending: float = 3600.0,
+    age: float = AGE,
     progress: Callable[[FsckReport], object] | None = None,
 ) -> FsckReport: ...
 
@@ -198,8 +201,10 @@ def fsck(
     findings: str | None = None,
     job_id: str | None = None,
     objects: bool = False,
+    orphans: bool = False,
     grace: float = 5.0,
     pending: float = 3600.0,
+    age: float = AGE,
     unreadable: Literal["error", "report"] = "error",
     undecided: Decision | None = None,
     replace: bool = False,
@@ -229,7 +234,7 @@ def fsck(
         findings: URL of an output to which the findings are appended, as rows with the columns ``run``,
             ``kind``, ``severity``, ``path``, ``detail``, ``object`` and ``id``; see `write`.
         job_id: id of this run in that output, in which it is committed once; by default a new one.
-        objects, grace, pending: of a check; see `Maintenance.fsck`.
+        objects, orphans, grace, pending, age: of a check; see `Maintenance.fsck`.
         unreadable: of a restore, what to do with parts of the log that cannot be read: ``error``, or
             ``report`` to skip them and list them (`RestoreReport.unreadable`).
         undecided: of a restore, the decision for changes whose outcome the log does not show.
@@ -264,15 +269,17 @@ def fsck(
                 store,
                 connection,
                 objects=objects,
+                orphans=orphans,
                 grace=grace,
                 pending=pending,
+                age=age,
                 progress=progress,
             )
         elif mode == "restore":
             if store is None:
                 raise ConfigurationError("a restore needs the URL of the content and log: 'store'")
-            if objects:
-                raise ConfigurationError("'objects' belongs to the mode 'verify'")
+            if objects or orphans:
+                raise ConfigurationError("'objects' and 'orphans' belong to the mode 'verify'")
             report = _restore(
                 engine,
                 name,

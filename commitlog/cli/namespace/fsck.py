@@ -84,8 +84,6 @@ def fsck(
     """
     if (dry_run or only) and not repair:
         raise click.UsageError("--dry-run and --only require --repair")
-    if spark is not None and orphans:
-        raise click.UsageError("--orphans needs a check in this process: leave out --spark")
     namespace = connection.namespace(name)
     with counted("records and objects checked") as count:
 
@@ -105,7 +103,9 @@ def fsck(
                 spark,
                 name,
                 objects=objects,
+                orphans=orphans,
                 grace=confirm_after,
+                age=older_than,
                 progress=progress,
                 **connection.namespace_arguments(name),
             )

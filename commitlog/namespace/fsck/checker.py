@@ -19,8 +19,7 @@ from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.confirm import Confirmer
 from commitlog.namespace.fsck.cross_checks import check_records, find_unlisted, tombstone_id
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
-from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
-from commitlog.namespace.fsck.references import find_orphans
+from commitlog.namespace.fsck.readers import LogSnapshot, StoreReader, TableReader
 from commitlog.namespace.fsck.survey import Surveyor
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.metadata import NamespaceMetadata
@@ -78,7 +77,6 @@ class Checker:
         keys: keys of the namespace.
         clock: used for the age of pending changes, and to wait before findings are read again.
         surveyor: reads all records and the log, and selects the records to check.
-        log: reader of the log, if the namespace keeps one.
         store: reader of the objects, if they are to be checked.
         objects: whether to look up the object of each file. Files of bound directories that are up to
             date by definition are left out.
@@ -94,7 +92,6 @@ class Checker:
     keys: Keys
     clock: Clock
     surveyor: Surveyor
-    log: LogReader | None = None
     store: StoreReader | None = None
     objects: bool = False
     orphans: bool = False
@@ -222,7 +219,7 @@ class Checker:
         """Check that a record refers to each object that a namespace stored (I5)."""
         until = self.clock.epoch() - self.age
         try:
-            left = find_orphans(self.table, store, self.log, until=until, notify=notify)
+            left = self.surveyor.find_orphans(store, until=until, notify=notify)
         except (CorruptRecord, FormatTooNew) as error:
             yield Finding(problem=PROBLEMS["references-unknown"], path="", detail=str(error))
             return

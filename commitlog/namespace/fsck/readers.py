@@ -33,6 +33,7 @@ from commitlog.tables.api import InFlight, Item, Key, Table, UnreadableItem
 __all__ = [
     "LogReader",
     "LogSnapshot",
+    "Scan",
     "Snapshot",
     "StoreReader",
     "TableReader",

@@ -8,7 +8,13 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from commitlog.errors import CorruptRecord, FormatTooNew
-from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader, read_matching
+from commitlog.namespace.fsck.readers import (
+    LogReader,
+    Scan,
+    StoreReader,
+    TableReader,
+    read_matching,
+)
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import hash_of
@@ -17,7 +23,14 @@ from commitlog.namespace.write.content import is_own
 from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, UnreadableItem
 
-__all__ = ["find_orphans", "find_referenced", "references_to"]
+__all__ = [
+    "find_orphans",
+    "find_referenced",
+    "may_be_orphan",
+    "object_of",
+    "referenced_objects",
+    "references_to",
+]
 
 #: Letters of the kinds of records that refer to no object.
 _WITHOUT_OBJECTS = frozenset("dgt")
@@ -46,22 +59,22 @@ def find_orphans(
     Raises `CorruptRecord`, or `FormatTooNew`, for an unreadable record that may refer to an object: then
     the unreferenced objects cannot be determined.
     """
-    referenced = array("Q", sorted(array("Q", map(hash_of, _referenced_objects(table)))))
+    referenced = array("Q", sorted(array("Q", map(hash_of, referenced_objects(table.scan)))))
     left: dict[str, ObjectInfo] = {}
     for number, info in enumerate(store.list(), 1):
         if number % 1000 == 0:
             notify(1000)
-        if (
-            is_own(info.path)
-            and not info.path.startswith(RESERVED)
-            and info.last_modified <= until
-            and not _is_in(referenced, hash_of(info.path))
-        ):
+        if may_be_orphan(info, until) and not _is_in(referenced, hash_of(info.path)):
             left[info.path] = info
     if left:  # the scan may have missed a record that was moved meanwhile
         for path in find_referenced(left, table, log):
             del left[path]
     return list(left.values())
+
+
+def may_be_orphan(info: ObjectInfo, until: float) -> bool:
+    """Return whether an object is the content of a namespace, and not younger than `until`."""
+    return is_own(info.path) and not info.path.startswith(RESERVED) and info.last_modified <= until
 
 
 def find_referenced(
@@ -79,7 +92,7 @@ def find_referenced(
 
     Raises the same errors as `find_orphans`.
     """
-    referenced = {path for path in _referenced_objects(table, by) if path in paths}
+    referenced = {path for path in referenced_objects(table.scan, by) if path in paths}
     return frozenset(referenced.union(_logged_among(paths, log)))
 
 
@@ -87,9 +100,9 @@ def _logged_among(paths: Collection[str], log: LogReader | None) -> set[str]:
     """Return the objects to which files of the log refer, committed or pending."""
     if log is None:
         return set()
-    logged = read_matching(log, lambda item: _object_of(item) in paths)
+    logged = read_matching(log, lambda item: object_of(item) in paths)
     states = [*logged.states.values(), *(each for change in logged.changes for each in change.states)]
-    return {_object_of(state.item) for state in states if state.item is not None}.intersection(paths)
+    return {object_of(state.item) for state in states if state.item is not None}.intersection(paths)
 
 
 def references_to(
@@ -107,7 +120,7 @@ def references_to(
     Raises the same errors as `find_orphans`.
     """
     found: dict[str, set[str]] = {path: set() for path in paths}
-    for record in _naming(table, (Entry, Garbage)):
+    for record in _naming(table.scan, (Entry, Garbage)):
         if record.data is not None and record.data.path in found:
             key = f"{record.key.hash} {record.key.range}"
             was = f"x/{record.file}-{record.version}" if isinstance(record, Garbage) else key
@@ -117,20 +130,23 @@ def references_to(
     return {path: frozenset(names) for path, names in found.items()}
 
 
-def _object_of(item: Item) -> str:
+def object_of(item: Item) -> str:
     """Return the path of a file's object; "" if the item is no file."""
     data = Entry.from_item(item).data if "id" in item else None
     return "" if data is None else data.path
 
 
-def _referenced_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[str]:
-    """Yield the paths of all objects to which records refer, of all namespaces of the table."""
-    return (record.data.path for record in _naming(table, by) if record.data is not None)
+def referenced_objects(scan: Scan, by: _By = (Entry, Garbage)) -> Iterator[str]:
+    """Yield the paths of all objects to which the records of a scan refer, of all namespaces.
+
+    Raises the same errors as `find_orphans`.
+    """
+    return (record.data.path for record in _naming(scan, by) if record.data is not None)
 
 
-def _naming(table: TableReader, by: _By) -> Iterator[Entry | Garbage]:
+def _naming(scan: Scan, by: _By) -> Iterator[Entry | Garbage]:
     """Yield the records that may refer to objects, of all namespaces of the table."""
-    for item in table.scan(unreadable=_refuse):
+    for item in scan(unreadable=_refuse):
         _, kind, *of = f"{item['place']!s}/".split("/")
         if not any(of) or kind in _WITHOUT_OBJECTS:
             continue

@@ -29,6 +29,7 @@ from commitlog.namespace.fsck.readers import (
     TableReader,
     retry_on_new_checkpoint,
 )
+from commitlog.namespace.fsck.references import find_orphans
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path
 from commitlog.namespace.log.entries import State, digest_of, rank_of
 from commitlog.namespace.log.epoch import FencedLog
@@ -36,6 +37,7 @@ from commitlog.namespace.model.keys import MAX_SHARDS, Keys, hash_of, parse_hash
 from commitlog.namespace.model.records import Entry, Garbage, Record, Tombstone, record_of
 from commitlog.namespace.write.content import is_content
 from commitlog.oplog import Operation
+from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, Key
 
 __all__ = [
@@ -113,6 +115,12 @@ class Surveyor(abc.ABC):
     ) -> Iterator[tuple[int, list[Finding]]]:
         """Look up the objects of all files; see `cross_checks.compare_with_store`."""
 
+    @abc.abstractmethod
+    def find_orphans(
+        self, store: StoreReader, *, until: float, notify: Callable[[int], object]
+    ) -> list[ObjectInfo]:
+        """Return the unreferenced objects of the store; see `references.find_orphans`."""
+
 
 #: Opens a surveyor, given the keys of a namespace and its log, if it is to be compared.
 OpenSurveyor: TypeAlias = Callable[[Keys, FencedLog | None], Surveyor]
@@ -186,6 +194,12 @@ class TableSurveyor(Surveyor):
     ) -> Iterator[tuple[int, list[Finding]]]:
         """See `Surveyor.compare_with_store`."""
         return compare_with_store(checks, store, self._entries())
+
+    def find_orphans(
+        self, store: StoreReader, *, until: float, notify: Callable[[int], object]
+    ) -> list[ObjectInfo]:
+        """See `Surveyor.find_orphans`."""
+        return find_orphans(self.table, store, self.log, until=until, notify=notify)
 
     def _entries(self) -> Iterator[Entry]:
         """Yield the files and directories of the table, except those that cannot be read."""

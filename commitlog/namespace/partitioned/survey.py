@@ -25,6 +25,7 @@ from commitlog.namespace.fsck.readers import (
     StoreReader,
     retry_on_new_checkpoint,
 )
+from commitlog.namespace.fsck.references import may_be_orphan, object_of, referenced_objects
 from commitlog.namespace.fsck.survey import Surveyor, SurveyReport, garbage_item_id, item_id_of
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path, is_in_place
 from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
@@ -45,8 +46,9 @@ from commitlog.namespace.partitioned.contents import (
 )
 from commitlog.namespace.partitioned.cycles import edges_of_cycles
 from commitlog.namespace.partitioned.dataset import Dataset, Engine, Keyed, OpenAccess
-from commitlog.namespace.write.content import is_content
+from commitlog.namespace.write.content import is_content, is_content_prefix
 from commitlog.oplog import Operation, OperationLog
+from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, Key, UnreadableItem
 
 __all__ = ["PartitionedSurveyor"]
@@ -133,11 +135,8 @@ class PartitionedSurveyor(Surveyor):
                 has_pending=read.has_pending,
             )
         notify(report)
-        segments = _SEGMENTS * self.engine.partitions
         scan = _Scan(open_access=self.open_access, namespace=self.keys.namespace)
-        self._scanned = (
-            self.engine.distribute([(number, segments) for number in range(segments)]).map(scan).keep()
-        )
+        self._scanned = self.engine.distribute(self._segments()).map(scan).keep()
         for scanned in self._scanned.map(_reports_alone).collect():
             report = evolve(
                 report,
@@ -179,6 +178,50 @@ class PartitionedSurveyor(Surveyor):
         findings = compare_with_store(TreeChecks(snapshot, self.keys), store, entries)
         yield number, [finding for _, found in findings for finding in found]
 
+    def find_orphans(
+        self, store: StoreReader, *, until: float, notify: Callable[[int], object]
+    ) -> list[ObjectInfo]:
+        """See `Surveyor.find_orphans`. The store is listed by the prefixes of content, in parallel."""
+        call = partial(_referenced_by_path, self.open_access, None)
+        segments = self.engine.distribute(self._segments())
+        listing = partial(_listed_by_path, self.open_access, until)
+        prefixes = self.engine.distribute(self._content_prefixes()).map(listing).keep()
+        notify(sum(number for _, _, number in prefixes.map(_numbers_alone).collect()))
+        by_path: Dataset[Keyed[ObjectInfo | None]] = segments.map(call)
+        by_path = by_path.union(prefixes.map(_objects_alone))
+        left = {info.path: info for info in by_path.group(_unreferenced).collect()}
+        if left:  # the scan may have missed a record that was moved meanwhile
+            again = partial(_referenced_by_path, self.open_access, frozenset(left))
+            paths = {path for path, _, _ in segments.map(again).collect()}
+            paths |= retry_on_new_checkpoint(partial(self._logged_among, frozenset(left)))
+            left = {path: info for path, info in left.items() if path not in paths}
+        return [info for _, info in sorted(left.items())]
+
+    def _segments(self) -> list[tuple[int, int]]:
+        count = _SEGMENTS * self.engine.partitions
+        return [(number, count) for number in range(count)]
+
+    def _content_prefixes(self) -> list[tuple[str, ...]]:
+        """Return the prefixes of content that the store has, in groups."""
+        with self.open_access() as access:
+            pages = access.store.list_pages(delimiter="/")
+            found = [each for page in pages for each in page.prefixes if is_content_prefix(each)]
+        size = max(1, -(-len(found) // (_SEGMENTS * self.engine.partitions)))
+        return [tuple(found[start : start + size]) for start in range(0, len(found), size)]
+
+    def _logged_among(self, paths: frozenset[str]) -> set[str]:
+        """Return the objects to which files of the log refer, committed or pending."""
+        if self.log is None:
+            return set()
+        checkpoint = Checkpoints(self.log, new_id=str).newest()
+        read = self._read(checkpoint, frozenset()).map(partial(_states_with_objects, paths)).keep()
+        self._raise_unreadable(read.map(facts_alone).collect())
+        self._check_checkpoint(checkpoint)
+        logged = self.read_log({each.state.item_id for each in read.map(states_alone).collect()})
+        changed = chain.from_iterable(change.states for change in logged.changes)
+        states = chain(logged.states.values(), changed)
+        return {object_of(state.item) for state in states if state.item is not None} & paths
+
     # the log
 
     def _survey_log(self) -> _LogRead:
@@ -213,8 +256,7 @@ class PartitionedSurveyor(Surveyor):
         read = self._read(checkpoint, frozenset(pending)).map(partial(_wanted_states, only)).keep()
         learned = read.map(facts_alone).collect()
         self._check_checkpoint(checkpoint)
-        for error in chain.from_iterable(each.unreadable for each in learned):
-            raise CorruptRecord(error)
+        self._raise_unreadable(learned)
         for id in chain.from_iterable(each.decided for each in learned):
             pending.pop(id, None)
         newest: dict[str, State] = {}
@@ -223,6 +265,10 @@ class PartitionedSurveyor(Surveyor):
         metadata = _metadata_of(learned) if "m" in only else None
         snapshot = LogSnapshot.of(newest.values(), pending.values())
         return evolve(snapshot, metadata=metadata)
+
+    def _raise_unreadable(self, learned: Iterable[RangeFacts]) -> None:
+        for error in chain.from_iterable(each.unreadable for each in learned):
+            raise CorruptRecord(error)
 
     def _read(
         self, checkpoint: Checkpoint | None, pending: frozenset[str]
@@ -659,3 +705,56 @@ def _look_up(open_access: OpenAccess, files: Iterator[Entry]) -> Iterator[int | 
         for number, odd in look_up(StoreReader.of(access.store), files):
             yield number
             yield from (entry for entry, _ in odd)
+
+
+# -- unreferenced objects ------------------------------------------------------------------------------
+
+
+def _referenced_by_path(
+    open_access: OpenAccess, only: Collection[str] | None, segments: Iterator[tuple[int, int]]
+) -> Iterator[Keyed[ObjectInfo | None]]:
+    """Yield the objects to which records of any namespace refer; by default all."""
+    with open_access() as access:
+        for segment, count in segments:
+            scan = partial(access.table.scan, segment=segment, segments=count)
+            for path in referenced_objects(scan):
+                if only is None or path in only:
+                    yield path, 0, None
+
+
+def _listed_by_path(
+    open_access: OpenAccess, until: float, groups: Iterator[tuple[str, ...]]
+) -> Iterator[Keyed[ObjectInfo | int]]:
+    """Yield the objects below prefixes that may be orphans, and the number of objects."""
+    number = 0
+    with open_access() as access:
+        for prefix in chain.from_iterable(groups):
+            for info in access.store.list(prefix):
+                number += 1
+                if may_be_orphan(info, until):
+                    yield info.path, 1, info
+    yield "", 2, number
+
+
+def _numbers_alone(listed: Iterator[Keyed[Any]]) -> Iterator[Keyed[int]]:
+    return (each for each in listed if each[1] == 2)
+
+
+def _objects_alone(listed: Iterator[Keyed[Any]]) -> Iterator[Keyed[ObjectInfo | None]]:
+    return (each for each in listed if each[1] == 1)
+
+
+def _unreferenced(path: str, values: Iterator[ObjectInfo | None]) -> Iterator[ObjectInfo]:
+    info = next(values)  # a reference comes first
+    if info is not None:
+        yield info
+
+
+def _states_with_objects(
+    paths: Collection[str], read: Iterator[SourcedState | RangeFacts]
+) -> Iterator[SourcedState | RangeFacts]:
+    for each in read:
+        if isinstance(each, RangeFacts) or (
+            each.state.item is not None and object_of(each.state.item) in paths
+        ):
+            yield each

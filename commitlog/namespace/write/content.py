@@ -42,9 +42,10 @@ from commitlog.stores.api import (
 )
 from commitlog.stores.body import PUT_LIMIT, Body, chunks, split_body
 
-__all__ = ["Content", "is_content", "is_own"]
+__all__ = ["Content", "is_content", "is_content_prefix", "is_own"]
 
 _OWN = re.compile(r"([0-9a-f]{3})/\1[0-9a-f]{29}")
+_PREFIX = re.compile(r"[0-9a-f]{3}/")
 
 #: Errors after which the upload is made again, under another path.
 _RETRYABLE = (OutcomeUnknown, Unavailable, Conflict)
@@ -228,6 +229,15 @@ class Content:
 def is_content(path: str) -> bool:
     """Return whether `path` is a path for content of a namespace."""
     return _OWN.fullmatch(path) is not None
+
+
+def is_content_prefix(prefix: str) -> bool:
+    """Return whether all content is below prefixes like this one, which ends in a slash.
+
+    >>> is_content_prefix("0b1/"), is_content_prefix("raw/")
+    (True, False)
+    """
+    return _PREFIX.fullmatch(prefix) is not None
 
 
 def is_own(path: str) -> bool:

@@ -414,9 +414,7 @@ def test_fsck_with_little_memory_finds_the_same(seed: int) -> None:
     shape = TreeChecks(Snapshot.of(reader, "lake"), KEYS)
     whole = list(check_records(shape, log))
     surveyor = TableSurveyor(table=reader, keys=KEYS, log=LogReader.of(at.log))
-    checker = Checker(
-        table=reader, keys=KEYS, clock=at.clock, surveyor=surveyor, log=surveyor.log, grace=0
-    )
+    checker = Checker(table=reader, keys=KEYS, clock=at.clock, surveyor=surveyor, grace=0)
     found = [each for each in checker.check().findings if each.problem.name != "no-metadata"]
 
     def described(findings: Iterable[Finding]) -> list[str]:

@@ -25,7 +25,7 @@ def engine(seed: int, partitions: int | None = None) -> SerialEngine:
 def checked(at: World, by: SerialEngine | None, lake: Namespace | None, **how: Any) -> FsckReport:
     """Check a namespace; return the report without what depends on the way."""
     at.engine = by
-    return evolve(at.check(lake, grace=0, objects=True, **how), states=0)
+    return evolve(at.check(lake, grace=0, objects=True, **how), states=0, listed=0)
 
 
 def compared(at: World, seed: int = 0, lake: Namespace | None = None, **how: Any) -> FsckReport:
