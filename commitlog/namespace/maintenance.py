@@ -24,7 +24,13 @@ from commitlog.namespace.gc.trash import TrashEmptier, TrashReport
 from commitlog.namespace.log.compaction import CompactionReport, Compactor
 from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.log.recovery import Recovery
-from commitlog.namespace.log.rewrite import LogRewriter, LogRewriteReport
+from commitlog.namespace.log.rewrite import (
+    LogRewriter,
+    LogRewriteReport,
+    OpenTableStates,
+    TableStates,
+    WholeTable,
+)
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.keys import NAMESPACES
 from commitlog.namespace.model.records import Entry
@@ -191,7 +197,13 @@ class Maintenance:
         )
         return compactor.compact(older_than=older_than, progress=progress)
 
-    def rewrite_log(self, *, take_over: bool = False, older_than: float = 3600.0) -> LogRewriteReport:
+    def rewrite_log(
+        self,
+        *,
+        take_over: bool = False,
+        older_than: float = 3600.0,
+        open_states: OpenTableStates | None = None,
+    ) -> LogRewriteReport:
         """Write the log again from the table, if the log is damaged or another table owns it.
 
         A new epoch of the log begins, with everything in the table. Nothing of the old log is needed,
@@ -203,6 +215,8 @@ class Maintenance:
                 namespace was restored. That table is fenced then, and changes made there are not in this
                 table.
             older_than: the minimum age of all pending changes, in seconds; see `recover`.
+            open_states: opens what reads the table and stores the log; by default this process does
+                that. `commitlog.spark.fsck` does it on a cluster.
 
         Raises:
             ConfigurationError: the namespace was opened without a log.
@@ -213,10 +227,22 @@ class Maintenance:
         """
         if self._context.changes.log is None:
             raise ConfigurationError("the namespace was opened without a log: give it one")
+        epochs = self._context.changes.log.epochs
+        if open_states is None:
+            states: TableStates = WholeTable(
+                table=self._context.table,
+                keys=self._context.keys,
+                epochs=epochs,
+                clock=self._context.clock,
+                new_id=self._context.new_id,
+            )
+        else:
+            states = open_states(epochs)
         rewriter = LogRewriter(
             table=self._context.table,
             keys=self._context.keys,
-            epochs=self._context.changes.log.epochs,
+            epochs=epochs,
+            states=states,
             clock=self._context.clock,
             new_id=self._context.new_id,
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from attrs import evolve, field, frozen
@@ -17,13 +18,15 @@ from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
 from commitlog._util.ids import random_id
+from commitlog.clock import SystemClock
 from commitlog.commit import ProbeReport
 from commitlog.errors import ConfigurationError, NotSupported
-from commitlog.namespace import PROBLEMS, Finding, FsckReport, LostFile, RestoreReport
+from commitlog.namespace import PROBLEMS, Finding, FsckReport, LogRewriteReport, Namespace, RestoreReport
 from commitlog.namespace.fsck.checker import AGE
 from commitlog.namespace.partitioned.contents import PartitionedLog
-from commitlog.namespace.partitioned.dataset import Dataset, Engine, call_with_groups
+from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess, call_with_groups
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
+from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.namespaces import (
     open_namespace,
     open_parts,
@@ -172,7 +175,7 @@ def fsck(
     *,
     mode: Literal["restore"],
     metadata: str | Url | None = None,
-    store: str | Url | None,
+    store: str | Url,
     commit: str = "auto",
     leases: str | Url | None = None,
     probe_report: ProbeReport | None = None,
@@ -187,11 +190,28 @@ def fsck(
 ) -> RestoreReport: ...
 
 
+@overload
 def fsck(
     spark: SparkSession,
     namespace: str,
     *,
-    mode: Literal["verify", "restore"] = "verify",
+    mode: Literal["relog"],
+    metadata: str | Url | None = None,
+    store: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    partitions: int | None = None,
+    take_over: bool = False,
+    older_than: float = 3600.0,
+) -> LogRewriteReport: ...
+
+
+def fsck(
+    spark: SparkSession,
+    namespace: str,
+    *,
+    mode: Literal["verify", "restore", "relog"] = "verify",
     metadata: str | Url | None = None,
     store: str | Url | None = None,
     commit: str = "auto",
@@ -200,22 +220,13 @@ def fsck(
     partitions: int | None = None,
     findings: str | None = None,
     job_id: str | None = None,
-    objects: bool = False,
-    orphans: bool = False,
-    grace: float = 5.0,
-    pending: float = 3600.0,
-    age: float = AGE,
-    unreadable: Literal["error", "report"] = "error",
-    undecided: Decision | None = None,
-    replace: bool = False,
-    read_only: bool = False,
-    progress: Callable[[Any], object] | None = None,
-) -> FsckReport | RestoreReport:
-    """Check a namespace, or restore its table from its log, on the executors of a session.
+    **arguments: Any,
+) -> FsckReport | RestoreReport | LogRewriteReport:
+    """Check a namespace, restore its table from its log, or its log from its table, on a cluster.
 
-    The results are those of `Maintenance.fsck` and `Restorer.restore`, which work in one process. A call
-    that was interrupted can be repeated. Each executor opens table, store and log itself: their URLs
-    must be valid there, and credentials come from its environment.
+    The results are those of `Maintenance.fsck`, `Restorer.restore` and `Maintenance.rewrite_log`, which
+    work in one process. A call that was interrupted can be repeated. Each executor opens table, store
+    and log itself: their URLs must be valid there, and credentials come from its environment.
 
     A check keeps the records of the table and the states of the log on the disks of the executors. The
     driver holds pending changes, and the records of findings: some kilobytes each.
@@ -224,80 +235,55 @@ def fsck(
         spark: a classic session.
         namespace: the name of the namespace, or its URL ``commitlog://NAME``.
         mode: ``verify``: look for problems, and change nothing; ``restore``: write the table from the
-            log.
+            log; ``relog``: begin another log from the table.
         metadata: URL of the table; by default the environment variable ``COMMITLOG_METADATA``.
-        store: URL of the store with its content and log. A restore needs it. A check takes it from the
-            table by default.
+        store: URL of the store with its content and log. A restore needs it; otherwise the table has it.
         commit, leases, probe_report: see `open_namespace`.
         partitions: number of partitions in which records are brought together; by default twice the
             number of cores.
         findings: URL of an output to which the findings are appended, as rows with the columns ``run``,
-            ``kind``, ``severity``, ``path``, ``detail``, ``object`` and ``id``; see `write`.
+            ``kind``, ``severity``, ``path``, ``detail``, ``object`` and ``id``; see `write`. Not with
+            ``relog``.
         job_id: id of this run in that output, in which it is committed once; by default a new one.
-        objects, orphans, grace, pending, age: of a check; see `Maintenance.fsck`.
-        unreadable: of a restore, what to do with parts of the log that cannot be read: ``error``, or
+        objects, orphans, grace, pending, age: with ``verify``; see `Maintenance.fsck`.
+        unreadable: with ``restore``, what to do with parts of the log that cannot be read: ``error``, or
             ``report`` to skip them and list them (`RestoreReport.unreadable`).
-        undecided: of a restore, the decision for changes whose outcome the log does not show.
-        replace, read_only: of a restore; see `Restorer.restore`.
-        progress: called from time to time with the report so far.
+        undecided: with ``restore``, the decision for changes whose outcome the log does not show.
+        replace, read_only: with ``restore``; see `Restorer.restore`.
+        take_over, older_than: with ``relog``; see `Maintenance.rewrite_log`.
+        progress: with ``verify`` and ``restore``; called from time to time with the report so far.
 
     Raises:
         ConfigurationError: an argument is missing, or does not belong to the mode; nothing was changed.
         NotSupported: the session is one of Spark Connect.
         Py4JJavaError, PySparkException: Spark's job failed for another reason. Repeat the call.
 
-    It also raises the errors of `Maintenance.fsck`, `Restorer.restore`, `open_namespace` and `write`.
+    It also raises the errors of the methods above, and those of `open_namespace` and `write`.
     """
-    name = parse_url(namespace)[0] if "://" in namespace else namespace
+    if mode not in _MODES:
+        raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
+    run, known = _MODES[mode]
+    if wrong := arguments.keys() - known:
+        raise ConfigurationError(f"{', '.join(sorted(wrong))}: not an argument of the mode {mode!r}")
+    if mode == "restore" and store is None:
+        raise ConfigurationError("a restore needs the URL of the content and log: 'store'")
+    if mode == "relog" and findings is not None:
+        raise ConfigurationError("the mode 'relog' has no findings")
+    place = _Place(
+        name=parse_url(namespace)[0] if "://" in namespace else namespace,
+        store=store,
+        metadata=table_of_names(metadata),
+        options={"commit": commit, "leases": leases, "probe_report": probe_report},
+    )
     engine = SparkEngine(spark, partitions=partitions)
-    connection: dict[str, Any] = {
-        "metadata": table_of_names(metadata),
-        "commit": commit,
-        "leases": leases,
-        "probe_report": probe_report,
-    }
-    of_restore = (unreadable != "error", undecided is not None, replace, read_only)
     try:
-        if mode == "verify":
-            if any(of_restore):
-                raise ConfigurationError(
-                    "'unreadable', 'undecided', 'replace' and 'read_only' belong to the mode 'restore'"
-                )
-            report: FsckReport | RestoreReport = _verify(
-                engine,
-                name,
-                store,
-                connection,
-                objects=objects,
-                orphans=orphans,
-                grace=grace,
-                pending=pending,
-                age=age,
-                progress=progress,
-            )
-        elif mode == "restore":
-            if store is None:
-                raise ConfigurationError("a restore needs the URL of the content and log: 'store'")
-            if objects or orphans:
-                raise ConfigurationError("'objects' and 'orphans' belong to the mode 'verify'")
-            report = _restore(
-                engine,
-                name,
-                {**connection, "store": store},
-                undecided,
-                replace=replace,
-                read_only=read_only,
-                salvage=unreadable == "report",
-                progress=progress,
-            )
-        else:
-            raise ConfigurationError(f"mode is {mode!r}; it must be 'verify' or 'restore'")
+        report: FsckReport | RestoreReport | LogRewriteReport = run(engine, place, **arguments)
     finally:
         engine.release()
-    if findings is not None:
-        run = random_id() if job_id is None else job_id
-        rows = [tuple(row.values()) for row in _rows_of(report, run)]
-        write(spark.createDataFrame(rows, _COLUMNS), findings, job_id=run)
+    if findings is not None and not isinstance(report, LogRewriteReport):
+        id = random_id() if job_id is None else job_id
+        rows = [(id, *found.to_json().values()) for found in _findings_of(report)]
+        write(spark.createDataFrame(rows, _COLUMNS), findings, job_id=id)
     return report
 
 
@@ -307,56 +293,101 @@ _COLUMNS = (
 )
 
 
-def _verify(
-    engine: SparkEngine,
-    name: str,
-    store: str | Url | None,
-    connection: Mapping[str, Any],
-    **arguments: Any,
-) -> FsckReport:
-    with open_namespace(name, store=store, **connection) as namespace:
-        known = namespace.describe(writing=False)
-        place = known.store if store is None else store
-        open_access = partial(open_parts, name, store=place, log=known.log, **connection)
-        return namespace.maintenance.fsck(
-            open_surveyor=partial(PartitionedSurveyor.of, engine, open_access), **arguments
+@frozen(kw_only=True)
+class _Place:
+    """The place of a namespace.
+
+    Attributes:
+        name: its name.
+        metadata: URL of its table.
+        store: URL of its store; None if only the table has it.
+        options: further options of `open_namespace`.
+    """
+
+    name: str
+    metadata: str | Url
+    store: str | Url | None
+    options: Mapping[str, Any]
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Namespace, OpenAccess]]:
+        """Open the namespace, and return what opens its parts in a task."""
+        with open_namespace(
+            self.name, metadata=self.metadata, store=self.store, **self.options
+        ) as namespace:
+            known = namespace.describe(writing=False)
+            yield namespace, self.access(known.store if self.store is None else self.store, known.log)
+
+    def access(self, store: str | Url, log: str | None = None) -> OpenAccess:
+        """Return what opens the parts of the namespace in a task."""
+        return partial(
+            open_parts, self.name, metadata=self.metadata, store=store, log=log, **self.options
         )
+
+
+def _verify(engine: SparkEngine, place: _Place, **arguments: Any) -> FsckReport:
+    with place.open() as (namespace, open_access):
+        open_surveyor = partial(PartitionedSurveyor.of, engine, open_access)
+        return namespace.maintenance.fsck(open_surveyor=open_surveyor, **arguments)
 
 
 def _restore(
     engine: SparkEngine,
-    name: str,
-    connection: Mapping[str, Any],
-    undecided: Decision | None,
+    place: _Place,
+    *,
+    undecided: Decision | None = None,
+    unreadable: str = "error",
     **arguments: Any,
 ) -> RestoreReport:
     def decide(operation: Operation) -> Decision:
         assert undecided is not None
         return undecided
 
-    read = partial(PartitionedLog.of, engine, partial(open_parts, name, **connection))
-    with restore_namespace(name, **connection) as restorer:
+    if unreadable not in ("error", "report"):
+        raise ConfigurationError(f"unreadable is {unreadable!r}; it must be 'error' or 'report'")
+    assert place.store is not None
+    with restore_namespace(
+        place.name, metadata=place.metadata, store=place.store, **place.options
+    ) as restorer:
+        read = partial(PartitionedLog.of, engine, place.access(place.store))
         return evolve(restorer, read_contents=read).restore(
-            decide=None if undecided is None else decide, **arguments
+            decide=None if undecided is None else decide,
+            salvage=unreadable == "report",
+            **arguments,
         )
 
 
-def _rows_of(report: FsckReport | RestoreReport, run: str) -> Iterator[dict[str, str | None]]:
-    """Yield the rows of the output of findings."""
+def _relog(engine: SparkEngine, place: _Place, **arguments: Any) -> LogRewriteReport:
+    with place.open() as (namespace, open_access):
+        open_states = partial(
+            PartitionedTable.of, engine, open_access, place.name, SystemClock(), random_id
+        )
+        return namespace.maintenance.rewrite_log(open_states=open_states, **arguments)
+
+
+#: The function of each mode, and its arguments.
+_MODES: Mapping[str, tuple[Callable[..., Any], frozenset[str]]] = MappingProxyType(
+    {
+        "verify": (
+            _verify,
+            frozenset({"objects", "orphans", "grace", "pending", "age", "progress"}),
+        ),
+        "restore": (
+            _restore,
+            frozenset({"unreadable", "undecided", "replace", "read_only", "progress"}),
+        ),
+        "relog": (_relog, frozenset({"take_over", "older_than"})),
+    }
+)
+
+
+def _findings_of(report: FsckReport | RestoreReport) -> Iterator[Finding]:
+    """Yield the findings of a report; those of a restore are lost files and parts of the log."""
     if isinstance(report, FsckReport):
-        found = report.findings
-    else:
-        found = tuple(
-            chain(map(_finding_of_lost, report.lost), map(_finding_of_unreadable, report.unreadable))
-        )
-    for finding in found:
-        yield {"run": run, **finding.to_json()}
-
-
-def _finding_of_lost(lost: LostFile) -> Finding:
-    kind = PROBLEMS["object-changed" if lost.changed else "object-missing"]
-    return Finding(problem=kind, path=lost.path, object=lost.object)
-
-
-def _finding_of_unreadable(error: str) -> Finding:
-    return Finding(problem=PROBLEMS["unreadable-log"], path="", detail=error)
+        yield from report.findings
+        return
+    for lost in report.lost:
+        kind = PROBLEMS["object-changed" if lost.changed else "object-missing"]
+        yield Finding(problem=kind, path=lost.path, object=lost.object)
+    for error in report.unreadable:
+        yield Finding(problem=PROBLEMS["unreadable-log"], path="", detail=error)

@@ -17,12 +17,13 @@ from commitlog.errors import (
     CommitError,
     OutcomeUnknown,
 )
-from commitlog.namespace import FsckReport, Namespace, Restorer
+from commitlog.namespace import FsckReport, LogRewriteReport, Namespace, Restorer
 from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.namespace.partitioned.contents import PartitionedLog
 from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
+from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.oplog import OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key
@@ -90,6 +91,21 @@ class World:
         # `PartitionedLog` opens what a task needs; here that is the same in each task.
         read = partial(PartitionedLog.of, self.engine, lambda: nullcontext(restorer))
         return evolve(restorer, read_contents=read)
+
+    def rewrite_log(self, lake: Namespace | None = None, **how: Any) -> LogRewriteReport:
+        """Rewrite the log, in the partitions of `engine` if there is one."""
+        lake = self.lake if lake is None else lake
+        if self.engine is not None:
+            access = Restorer(table=self.table, store=self.store, log=self.log, name=LAKE)
+            how["open_states"] = partial(
+                PartitionedTable.of,
+                self.engine,
+                lambda: nullcontext(access),
+                LAKE,
+                self.clock,
+                self.word,
+            )
+        return lake.maintenance.rewrite_log(**how)
 
     def check(self, lake: Namespace | None = None, **how: Any) -> FsckReport:
         """Check the namespace, in the partitions of `engine` if there is one."""

@@ -7,13 +7,16 @@ unchanged.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TypeAlias
 
 from attrs import evolve, field, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import Conflict, CorruptRecord, Fenced, NotFound, TransactionCanceled
-from commitlog.namespace.log.checkpoint import Checkpoints
+from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
 from commitlog.namespace.log.entries import State
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.metadata import Epoch, NamespaceMetadata
@@ -22,7 +25,14 @@ from commitlog.namespace.model.keys import Keys, parse_hash_key
 from commitlog.namespace.model.records import Entry, Garbage, Tombstone, record_of
 from commitlog.tables.api import Equals, Item, Put, Table, UnreadableItem
 
-__all__ = ["LogRewriteReport", "LogRewriter"]
+__all__ = [
+    "LogRewriteReport",
+    "LogRewriter",
+    "OpenTableStates",
+    "TableStates",
+    "WholeTable",
+    "states_of_scan",
+]
 
 #: Seconds between two checks for running changes.
 _PAUSE = 10.0
@@ -49,6 +59,7 @@ class LogRewriter:
         table: the table of the namespace.
         keys: its keys.
         epochs: the epochs of its log.
+        states: the records of the table.
         clock: source of dates; also used to wait.
         new_id: returns unique ids.
     """
@@ -56,6 +67,7 @@ class LogRewriter:
     table: Table
     keys: Keys
     epochs: Epochs
+    states: TableStates
     clock: Clock
     new_id: Callable[[], str] = field(repr=False)
 
@@ -65,8 +77,7 @@ class LogRewriter:
         metadata = NamespaceMetadata.from_item(item)
         metadata.check(writing=True)
         self._check_epoch(metadata.epoch, take_over=take_over)
-        for _ in self._states():  # raises an error before the epoch begins if a record cannot be read
-            pass
+        self.states.check()  # before the epoch begins
         age = self.epochs.log_of(metadata.epoch).youngest()
         if age < older_than:
             raise Conflict(
@@ -78,7 +89,8 @@ class LogRewriter:
         self._wait(metadata.epoch, older_than)
         checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
         new = evolve(metadata.of(epoch), change_id=epoch.id).to_item()
-        parts = checkpoints.store_unsorted_parts(self._with_metadata(new))
+        state = State(item_id="m", version=1, item=new, began=self.clock.epoch())
+        parts = self.states.save(epoch, state)
         checkpoints.make_current(parts, after=None)
         try:
             self.table.transact([Put(new, Equals("body", item["body"]))], token=epoch.id)
@@ -118,37 +130,89 @@ class LogRewriter:
             self.clock.sleep(_PAUSE)
         raise Conflict("other clients still log changes of this table: stop them, and try again")
 
-    def _with_metadata(self, metadata: Item) -> Iterator[State]:
-        yield State(item_id="m", version=1, item=metadata, began=self.clock.epoch())
-        yield from self._states()
+
+class TableStates(abc.ABC):
+    """The records of a namespace's table, as states of a log."""
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Read all records. Raises `CorruptRecord` or `FormatTooNew` for one that cannot be read."""
+
+    @abc.abstractmethod
+    def save(self, epoch: Epoch, metadata: State) -> Checkpoint:
+        """Store the metadata and all records in the log of an epoch, not as its checkpoint yet."""
+
+
+#: Opens the records of a table, given the epochs of the log.
+OpenTableStates: TypeAlias = Callable[[Epochs], TableStates]
+
+
+@frozen(kw_only=True)
+class WholeTable(TableStates):
+    """The records of a table, read by this process.
+
+    Args:
+        table: the table.
+        keys: keys of the namespace.
+        epochs: the epochs of its log.
+        clock: source of dates.
+        new_id: returns unique ids.
+    """
+
+    table: Table
+    keys: Keys
+    epochs: Epochs
+    clock: Clock
+    new_id: Callable[[], str] = field(repr=False)
+
+    def check(self) -> None:
+        """See `TableStates.check`."""
+        for _ in self._states():
+            pass
+
+    def save(self, epoch: Epoch, metadata: State) -> Checkpoint:
+        """See `TableStates.save`."""
+        checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
+        return checkpoints.store_unsorted_parts(chain([metadata], self._states()))
 
     def _states(self) -> Iterator[State]:
-        """Yield the records of the table as states of a log."""
-        now = self.clock.epoch()
-        mine = f"{self.keys.namespace}/"
+        return states_of_scan(self.table.scan, self.keys.namespace, self.clock.epoch())
 
-        def refuse(found: UnreadableItem) -> None:
-            if str(found.item["place"]).startswith(mine):
-                raise CorruptRecord(
-                    f"{found.reason}. Repair the table first (`commitlog namespace fsck --repair`), or"
-                    " remove the item; nothing was written"
-                )
 
-        for item in self.table.scan(unreadable=refuse):
-            if not str(item["place"]).startswith(mine):
+def states_of_scan(scan: Callable[..., Iterator[Item]], namespace: str, now: float) -> Iterator[State]:
+    """Yield the records of a namespace, as states of a log that began at `now`.
+
+    Args:
+        scan: scans the table, or a part of it; see `Table.scan`.
+        namespace: name of the namespace.
+        now: epoch seconds.
+
+    Raises `CorruptRecord` or `FormatTooNew` for a record that cannot be read.
+    """
+    mine = f"{namespace}/"
+
+    def refuse(found: UnreadableItem) -> None:
+        if str(found.item["place"]).startswith(mine):
+            raise CorruptRecord(
+                f"{found.reason}. Repair the table first (`commitlog namespace fsck --repair`), or"
+                " remove the item; nothing was written"
+            )
+
+    for item in scan(unreadable=refuse):
+        if not str(item["place"]).startswith(mine):
+            continue
+        try:
+            record = record_of(item)
+        except ValueError as error:
+            raise CorruptRecord(f"{item_name(item)!r} is of an unknown kind: {error}") from error
+        where = parse_hash_key(str(item["place"]))
+        match record:
+            case Entry():
+                item_id, version = f"e/{record.id}", record.version
+            case Garbage():
+                item_id, version = f"x/{where.id}/{item['name']!s}", 1
+            case Tombstone():
+                item_id, version = f"t/{where.id}/{record.name}", record.written
+            case _:
                 continue
-            try:
-                record = record_of(item)
-            except ValueError as error:
-                raise CorruptRecord(f"{item_name(item)!r} is of an unknown kind: {error}") from error
-            where = parse_hash_key(str(item["place"]))
-            match record:
-                case Entry():
-                    item_id, version = f"e/{record.id}", record.version
-                case Garbage():
-                    item_id, version = f"x/{where.id}/{item['name']!s}", 1
-                case Tombstone():
-                    item_id, version = f"t/{where.id}/{record.name}", record.written
-                case _:
-                    continue
-            yield State(item_id=item_id, version=version, item=item, began=now)
+        yield State(item_id=item_id, version=version, item=item, began=now)

@@ -7,4 +7,5 @@ records that one rule needs::
     cycles      cycles of directories, found by pointer doubling
     contents    the contents of a log, for a restore
     survey      the records that may be wrong, for a check
+    table       the records of the table, for a new log
 """

@@ -51,7 +51,16 @@ from commitlog.oplog import Decision, Operation
 from commitlog.oplog.record_directory import NameRange
 from commitlog.tables.api import Check
 
-__all__ = ["PartitionedLog", "RangeFacts", "ReadLog", "SourcedState", "parts_and_ranges"]
+__all__ = [
+    "PartitionedLog",
+    "RangeFacts",
+    "ReadLog",
+    "SourcedState",
+    "facts_alone",
+    "parts_and_ranges",
+    "states_alone",
+    "store_states",
+]
 
 #: Number of ranges of the log for each partition: operations are not spread evenly over time.
 _RANGES = 4
@@ -277,16 +286,7 @@ class PartitionedLog(LogContents):
     def save(self, epoch: Epoch, metadata: State) -> None:
         """See `LogContents.save`."""
         states = self._states.union(self.engine.distribute([metadata]))
-        ordered = states.map(_by_item_id).sort().keep()
-        id = self.new_id()
-        offsets: dict[str, int] = {}
-        parts = 0
-        for first, number in ordered.map(_count_parts).collect():
-            offsets[first] = parts
-            parts += number
-        call = _StoreParts(open_access=self.open_access, epoch=epoch, id=id, offsets=offsets)
-        total = sum(ordered.map(call).collect())
-        saved = Checkpoint(number=0, id=id, parts=parts, states=total, written=0.0)
+        saved = store_states(states, self.open_access, epoch, self.new_id())
         checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
         checkpoints.make_current(saved, after=None)
         self._saved = epoch, saved
@@ -616,6 +616,28 @@ def _uncorrected(corrections: Corrections, states: Iterator[State]) -> Iterator[
     return evolve(corrections, states={}).apply(
         state for state in states if state.item_id not in corrections.states
     )
+
+
+def store_states(states: Dataset[State], open_access: OpenAccess, epoch: Epoch, id: str) -> Checkpoint:
+    """Store states in the log of an epoch, as the parts of a checkpoint.
+
+    Args:
+        states: the states.
+        open_access: opens the log in a task.
+        epoch: the epoch.
+        id: a unique id for the parts.
+
+    Returns the checkpoint, which is not current yet.
+    """
+    ordered = states.map(_by_item_id).sort().keep()
+    offsets: dict[str, int] = {}
+    parts = 0
+    for first, number in ordered.map(_count_parts).collect():
+        offsets[first] = parts
+        parts += number
+    call = _StoreParts(open_access=open_access, epoch=epoch, id=id, offsets=offsets)
+    total = sum(ordered.map(call).collect())
+    return Checkpoint(number=0, id=id, parts=parts, states=total, written=0.0)
 
 
 # -- saving and writing --------------------------------------------------------------------------------

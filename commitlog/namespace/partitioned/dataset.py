@@ -88,7 +88,10 @@ class Dataset(abc.ABC, Generic[T]):
 
     @abc.abstractmethod
     def sort(self) -> Dataset[T]:
-        """Return `Keyed` records with different keys, sorted by key within and across partitions."""
+        """Return `Keyed` records, sorted by key within and across partitions.
+
+        Records with the same key are in one partition.
+        """
 
     @abc.abstractmethod
     def keep(self) -> Dataset[T]:
@@ -203,7 +206,12 @@ class SerialDataset(Dataset[T]):
         def compute() -> list[list[T]]:
             records = sorted(self._records(), key=itemgetter(0))
             size = max(1, -(-len(records) // self.engine.partitions))
-            return [records[start : start + size] for start in range(0, len(records), size)]
+            partitions: list[list[Any]] = [[]]
+            for _, same in groupby(records, key=itemgetter(0)):
+                if len(partitions[-1]) >= size:
+                    partitions.append([])
+                partitions[-1] += same
+            return partitions
 
         return SerialDataset(engine=self.engine, compute=compute)
 

@@ -204,6 +204,23 @@ def test_an_interrupted_restore_is_repeated(place: Place, spark: SparkSession, s
     assert place.rows("two") == place.rows("one")
 
 
+def test_a_damaged_log_is_written_again(place: Place, spark: SparkSession) -> None:
+    """The namespace can be restored afterwards."""
+    for info in list(place.at.store.list(f"{LOG}/")):
+        place.at.store.put(info.path, b"damaged")
+    done = commitlog.spark.fsck(
+        spark, LAKE, mode="relog", metadata=place.metadata, partitions=2, older_than=0
+    )
+    assert done.epoch == 1
+    restored(place, "one")
+    # The change ids of directory and guard records are those of the restore.
+    copied, original = (
+        [item for item in place.rows(name) if not {"/d/", "/g/"} & {str(item["place"])[4:7]}]
+        for name in ("one", "names")
+    )
+    assert copied == original and len(copied) == done.states
+
+
 def test_arguments_belong_to_a_mode(place: Place, spark: SparkSession) -> None:
     """Nothing is read before they are checked."""
     wrong: list[dict[str, Any]] = [
@@ -211,6 +228,8 @@ def test_arguments_belong_to_a_mode(place: Place, spark: SparkSession) -> None:
         {"mode": "verify", "replace": True},
         {"mode": "restore"},
         {"mode": "restore", "store": place.store, "objects": True},
+        {"mode": "restore", "store": place.store, "unreadable": "skip"},
+        {"mode": "relog", "findings": "memory://"},
     ]
     for arguments in wrong:
         with pytest.raises(ConfigurationError):

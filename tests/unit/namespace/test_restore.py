@@ -356,7 +356,7 @@ def test_a_damaged_log_is_rewritten_from_the_table(at: World) -> None:
     assert at.lake.maintenance.fsck(grace=0).counts == {"unreadable-log": 1}
     _, idle = at.client()
     idle.describe()
-    done = at.lake.maintenance.rewrite_log(older_than=0)
+    done = at.rewrite_log(older_than=0)
     assert done.states == len([key for key in records(at.table, at.store) if "/d/" not in key.hash])
     assert at.lake.maintenance.fsck(grace=0).is_clean
     idle.write("after", b"")
@@ -369,15 +369,15 @@ def test_a_log_is_not_rewritten_during_a_change(at: World) -> None:
     """A table with an unreadable record is refused too; nothing is begun in either case."""
     leave_pending(at, lambda lake: lake.write("f", b"1"))
     with pytest.raises(Conflict, match="under way"):
-        at.lake.maintenance.rewrite_log()
+        at.rewrite_log()
     at.lake.write("g", b"1")
     at.clock.advance(3600)
     entry = at.lake.stat("g").entry
     at.table.put({**entry.to_item(), "body": b"{"})
     with pytest.raises(CorruptRecord):
-        at.lake.maintenance.rewrite_log()
+        at.rewrite_log()
     at.table.put(entry.to_item())
-    assert at.lake.maintenance.rewrite_log().epoch == 1
+    assert at.rewrite_log().epoch == 1
     assert at.lake.maintenance.fsck(grace=0).is_clean
 
 
@@ -403,11 +403,11 @@ def test_rewriting_a_log_can_be_interrupted_at_any_request(at: World) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(at.store, "put", put)
             with pytest.raises(Dies):
-                lake.maintenance.rewrite_log(older_than=0)
+                at.rewrite_log(lake, older_than=0)
         elsewhere = at.lost()
         at.restorer(elsewhere).restore(read_only=True)
         assert records(elsewhere, at.store) == records(at.table, at.store)
-        at.lake.maintenance.rewrite_log(older_than=0)
+        at.rewrite_log(older_than=0)
         at.lake.write("goes/on", b"")
         assert at.lake.maintenance.fsck(grace=0).is_clean
 
@@ -500,7 +500,7 @@ def test_a_restore_fences_the_previous_table(at: World) -> None:
     assert at.lake.maintenance.fsck(grace=0).counts == {"fenced": 1}
     assert taken.maintenance.fsck(grace=0).is_clean
     assert at.lake.read("a") == b"1"
-    done = at.lake.maintenance.rewrite_log(take_over=True, older_than=0)
+    done = at.rewrite_log(take_over=True, older_than=0)
     assert done.epoch == 2
     at.lake.write("a", b"2")
     idle.write("a", b"3")
