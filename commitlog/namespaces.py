@@ -40,6 +40,7 @@ __all__ = [
     "open_parts",
     "parse_url",
     "restore_namespace",
+    "store_of",
     "table_of_names",
 ]
 
@@ -366,7 +367,7 @@ def _open_existing(name: str, table: Table, store: Url | None, options: _Options
         raise namespace_not_found(name, table.url)
     metadata = NamespaceMetadata.from_item(item)
     metadata.check(writing=False)
-    place = _without_options(parse_store_url(metadata.store), _OF_CREATOR)
+    place = store_of(metadata)
     # A directory may be mounted at another path; a bucket has only one name.
     if store is not None and (
         place.scheme != store.scheme or (place.scheme == "s3" and _location(place) != _location(store))
@@ -395,6 +396,11 @@ def _other_store(name: str, metadata: NamespaceMetadata, store: Url) -> Configur
     return ConfigurationError(
         f"the content of namespace {name!r} is in {metadata.store}, not in {store}"
     )
+
+
+def store_of(metadata: NamespaceMetadata) -> Url:
+    """Return the URL of the store of a namespace, without the options of the client that created it."""
+    return _without_options(parse_store_url(metadata.store), _OF_CREATOR)
 
 
 def table_of_names(metadata: str | Url | None) -> str | Url:

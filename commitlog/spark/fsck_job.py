@@ -32,6 +32,7 @@ from commitlog.namespaces import (
     open_parts,
     parse_url,
     restore_namespace,
+    store_of,
     table_of_names,
 )
 from commitlog.oplog import Decision, Operation
@@ -316,7 +317,7 @@ class _Place:
             self.name, metadata=self.metadata, store=self.store, **self.options
         ) as namespace:
             known = namespace.describe(writing=False)
-            yield namespace, self.access(known.store if self.store is None else self.store, known.log)
+            yield namespace, self.access(self.store or store_of(known), known.log)
 
     def access(self, store: str | Url, log: str | None = None) -> OpenAccess:
         """Return what opens the parts of the namespace in a task."""
