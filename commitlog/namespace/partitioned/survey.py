@@ -296,7 +296,7 @@ class PartitionedSurveyor(Surveyor):
 
     def _check_checkpoint(self, checkpoint: Checkpoint | None) -> None:
         """Raise `NotFound` if a newer checkpoint may have operations that were not read."""
-        if checkpoint is not None and self._checkpoint([]) != checkpoint:
+        if self._checkpoint([]) != checkpoint:
             raise NotFound("the checkpoint was replaced while the log was read")
 
     # the records

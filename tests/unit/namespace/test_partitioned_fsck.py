@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from random import Random
 from typing import Any
 
@@ -10,10 +11,11 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from commitlog.errors import CommitError
 from commitlog.namespace import FsckReport, Namespace
 from commitlog.namespace.partitioned.dataset import SerialEngine
 from support.damage import DAMAGES, KEYS, Damage, filled, spoil, without_log
-from support.restore import Dies, World, fill, leave_pending, world
+from support.restore import Dies, History, World, act, fill, leave_pending, world
 
 
 def engine(seed: int, partitions: int | None = None) -> SerialEngine:
@@ -110,3 +112,30 @@ def test_a_check_can_be_killed_before_any_task() -> None:
         except Dies:
             pass
     assert stop > 10
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_changes_during_a_check_are_no_findings(seed: int) -> None:
+    """Other clients change the namespace before each task, and compact its log."""
+    history = History(seed)
+    history.go_on(15)
+    history.recover()
+    at, random = history.at, Random(seed)
+    compactions = iter(range(2))
+
+    def step() -> None:
+        for _ in range(random.randrange(3)):
+            act_safely(random, at.lake)
+        if random.random() < 0.1 and next(compactions, None) is not None:
+            at.clock.advance(100_000)
+            at.lake.maintenance.compact_log()
+
+    at.engine = evolve(engine(seed), step=step)
+    assert at.check(grace=0, objects=True, pending=1e9).is_clean
+
+
+def act_safely(random: Random, lake: Namespace) -> None:
+    """Perform a random operation, which may be refused."""
+    with contextlib.suppress(CommitError):
+        act(random, lake)

@@ -11,7 +11,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commitlog.errors import AlreadyExists, NotFound
+from commitlog.errors import AlreadyExists, Conflict, Fenced, NotFound
 from commitlog.namespace import Namespace, RestoreReport
 from commitlog.namespace.model.keys import NAMESPACES
 from commitlog.namespace.partitioned.cycles import edges_of_cycles
@@ -210,3 +210,41 @@ def test_cycles_are_found(parents: dict[str, str], seed: int) -> None:
     by = engine(seed)
     edges = by.distribute([tuple(parents.items())]).map(lambda groups: (e for g in groups for e in g))
     assert edges_of_cycles(edges) == {id: parents[id] for id in parents if is_in_cycle(id)}
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_no_acknowledged_change_is_lost(seed: int) -> None:
+    """Clients write until the restore has fenced their table; before that, they compact the log, too."""
+    at, random = world(seed), Random(seed)
+    written: list[str] = []
+    fenced: list[str] = []
+
+    def step() -> None:
+        path = f"d{random.randrange(3)}/f{len(written) + len(fenced)}"
+        try:
+            at.lake.write(path, path.encode())
+            written.append(path)
+            if random.random() < 0.1:
+                at.clock.advance(100_000)
+                at.lake.maintenance.compact_log()
+        except Fenced:
+            fenced.append(path)
+
+    for _ in range(5):
+        step()
+    writes_until = random.randrange(60)
+    calls = iter(range(writes_until))
+    at.engine = evolve(engine(seed), step=lambda: next(calls, None) is not None and step())
+    table = at.lost()
+    for _ in range(5):
+        try:
+            at.restorer(table).restore()
+            break
+        except (Conflict, NotFound):  # the log was changed all the time, or compacted meanwhile
+            continue
+    lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+    assert [lake.read(path) for path in written] == [path.encode() for path in written]
+    assert not any(map(lake.exists, fenced))
+    at.table, at.engine = table, None
+    assert lake.maintenance.fsck(grace=0, objects=True).is_clean
