@@ -173,9 +173,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         name="a restore from a log that was read before its claim",
         where="namespace.md#when-the-table-is-lost",
         rule="a restore has all changes from before the claim of the log",
-        edit=Edit(
-            ("Restorer.restore", "if self._digest() == (contents.epoch, contents.digest):", "if True:")
-        ),
+        edit=Edit(("Restorer.restore", "if contents.is_current():", "if True:")),
         setting=naming(
             {"A": [make_directory("tried")], "R": [restore(decide=Decision.ROLLED_BACK)]},
             kind=MaintenanceWorld,
