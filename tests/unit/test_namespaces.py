@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from commitlog.errors import AlreadyExists, ConfigurationError, NotFound, TableNotFound
 from commitlog.namespace import Namespace, creation
+from commitlog.namespace.model.keys import Keys
 from commitlog.namespaces import (
     METADATA,
     create_namespace,
     list_namespaces,
     open_namespace,
+    open_parts,
     parse_url,
     restore_namespace,
+    store_of,
+    table_of_names,
 )
 from commitlog.stores.api import ObjectData, ObjectStore
 from commitlog.stores.local.store import LocalStore
@@ -47,6 +54,40 @@ def test_a_namespace_is_created_and_opened_by_its_name(names: str, store: str) -
         again.rename("a", "c")
     logged = sorted(Path(store).glob("_commitlog/namespaces/lake/log/decided/*"))
     assert len(logged) == 3
+
+
+def test_the_parts_of_a_namespace_open_in_another_process(names: str, store: str) -> None:
+    """A task gets a function that can be pickled; it needs no record of the namespace."""
+    with create_namespace("lake", store=store, metadata=names) as lake:
+        lake.write("a", b"1")
+        known = lake.describe()
+    task = partial(open_parts, "lake", metadata=names, store=store_of(known), log=known.log)
+    with pickle.loads(pickle.dumps(task))() as parts:
+        assert len([*parts.log.decided_names()]) == 2
+        assert any(item.get("name") == "a" for item in parts.table.scan())
+        assert any(parts.store.list())
+        parts.table.delete(Keys("lake").metadata)
+    with open_parts("lake", metadata=names, store=store) as parts:
+        assert len([*parts.log.decided_names()]) == 2
+
+
+def test_the_table_of_names_is_an_argument_or_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without either, the error names both."""
+    monkeypatch.delenv(METADATA, raising=False)
+    with pytest.raises(ConfigurationError, match=METADATA):
+        table_of_names(None)
+    monkeypatch.setenv(METADATA, "memory://there")
+    assert table_of_names(None) == "memory://there"
+    assert table_of_names("memory://here") == "memory://here"
+
+
+def test_options_of_the_creator_are_left_out_of_the_store(names: str, store: str) -> None:
+    """Another client has other credentials."""
+    with create_namespace("lake", store=store, metadata=names) as lake:
+        known = evolve(lake.describe(), store="s3://bucket/lake?region=eu-west-1&profile=me")
+    assert dict(store_of(known).options) == {"region": "eu-west-1"}
 
 
 @pytest.mark.servers

@@ -123,7 +123,7 @@ class LogContents(abc.ABC):
 
     @abc.abstractmethod
     def read_changes(self) -> None:
-        """Read the decided operations, and learn what they and the checkpoint show."""
+        """Read the decided operations, and learn facts from them and from the checkpoint."""
 
     @abc.abstractmethod
     def add(self, operation: Operation, change: LoggedChange) -> None:

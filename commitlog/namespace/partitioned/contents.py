@@ -500,7 +500,7 @@ def _by_directory(facts: Iterator[_Fact]) -> Iterator[Keyed[Any]]:
 
 
 def _in_directory(id: str, values: Iterator[Any]) -> Iterator[_Fact]:
-    """Yield what is wrong with the entries of a directory, and its tombstones unless it was removed."""
+    """Yield the doubts about the entries of a directory, and its tombstones unless it was removed."""
     shards: Shards | None = None
     removed = expected = False
     highest = -1

@@ -65,7 +65,7 @@ OpenAccess: TypeAlias = Callable[[], AbstractContextManager[Access]]
 
 
 class Dataset(abc.ABC, Generic[T]):
-    """Records in partitions. They are computed when they are needed, each time anew unless kept.
+    """Records in partitions. They are computed whenever they are used, unless they are kept.
 
     Methods that return a dataset only describe it. `collect` and `sort` compute.
     """

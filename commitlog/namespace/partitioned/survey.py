@@ -236,13 +236,11 @@ class PartitionedSurveyor(Surveyor):
         checkpoint = self._checkpoint(unreadable)
         states = self._read(checkpoint, frozenset(pending)).keep()
         learned = states.map(facts_alone).collect()
-        # The errors in the order in which one process finds them.
-        of_operations = [error for each in learned if each.operations for error in each.unreadable]
-        errors = [*chain.from_iterable(each.unreadable for each in learned)]
+        errors = chain.from_iterable(each.unreadable for each in learned)
         self._check_checkpoint(checkpoint)
         decided = frozenset[str]().union(*(each.decided for each in learned))
         return _LogRead(
-            unreadable=next(chain(of_operations, unreadable, errors), None),
+            unreadable=next(chain(errors, unreadable), None),
             states=states.map(states_alone),
             metadata=_metadata_of(learned),
             has_pending=bool(pending.keys() - decided),
@@ -262,9 +260,11 @@ class PartitionedSurveyor(Surveyor):
         newest: dict[str, State] = {}
         states = sorted(read.map(states_alone).collect(), key=lambda each: each.source)
         fold((each.state for each in states), newest)
-        metadata = _metadata_of(learned) if "m" in only else None
-        snapshot = LogSnapshot.of(newest.values(), pending.values())
-        return evolve(snapshot, metadata=metadata)
+        if "m" in only:
+            metadata = [each.checkpoint_metadata for each in learned]
+            metadata += [each.metadata for each in learned]
+            fold(filter(None, metadata), newest)
+        return LogSnapshot.of(newest.values(), pending.values())
 
     def _raise_unreadable(self, learned: Iterable[RangeFacts]) -> None:
         for error in chain.from_iterable(each.unreadable for each in learned):
@@ -408,13 +408,13 @@ class _Scan:
             for segment, count in segments:
                 for item in access.table.scan(segment=segment, segments=count, unreadable=refuse):
                     record = others.read(item, self.namespace)
+                    others.inside.clear()  # the survey counts the entries of suspect directories
                     if record is None:
                         continue
                     records += 1
                     is_entry = isinstance(record, Entry)
                     entries += is_entry
                     yield _FoundRecord(record=record, digest=_digest_of(item) if is_entry else b"")
-        others.inside.clear()
         yield _ScanReport(entries=entries, records=records, others=others)
 
 
@@ -700,11 +700,13 @@ def _looked_up_in_directory(id: str, entries: Iterator[Entry]) -> Iterator[Entry
 
 
 def _look_up(open_access: OpenAccess, files: Iterator[Entry]) -> Iterator[int | Entry]:
-    """Yield numbers of files, and the files whose objects are missing or changed."""
+    """Yield the files whose objects are missing or changed, and the number of files."""
+    total = 0
     with open_access() as access:
         for number, odd in look_up(StoreReader.of(access.store), files):
-            yield number
+            total += number
             yield from (entry for entry, _ in odd)
+    yield total
 
 
 # -- unreferenced objects ------------------------------------------------------------------------------
