@@ -16,7 +16,12 @@ from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
 from commitlog.namespace.fsck.fixes import RepairContext
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
-from commitlog.namespace.fsck.references import find_referenced
+from commitlog.namespace.fsck.references import (
+    OpenReferences,
+    References,
+    WholeReferences,
+    find_referenced,
+)
 from commitlog.namespace.fsck.repair import Outcome, Repairer, RepairReport
 from commitlog.namespace.fsck.survey import OpenSurveyor, Surveyor, TableSurveyor
 from commitlog.namespace.gc.objects import Collector, GcReport
@@ -315,6 +320,7 @@ class Maintenance:
         *,
         dry_run: bool = True,
         only: Collection[str] | None = None,
+        open_references: OpenReferences | None = None,
     ) -> Iterator[RepairReport]:
         """Repair findings of `fsck`; yield the outcome for each finding.
 
@@ -327,6 +333,9 @@ class Maintenance:
             findings: the findings of `fsck`.
             dry_run: whether to report the repairs without making them.
             only: names of the problems to repair; by default all, except those that must be requested.
+            open_references: opens what finds the references to objects that may become garbage; by
+                default this process reads the table and the log for that. `commitlog.spark.fsck` does it
+                on a cluster.
         """
         wanted = [each for each in findings if _is_wanted(each.problem, only)]
         self._check_metadata(repairing=any(map(self._repairs_metadata, wanted)))
@@ -335,11 +344,15 @@ class Maintenance:
             planning=self._context.planning,
             row_planning=self._context.row_planning,
             changes=self._context.changes,
-            log=None if log is None else LogReader.of(log),
             store=self._store_reader(),
         )
         reader = TableReader.of(self._context.table)
-        repairer = Repairer(table=reader, context=context)
+        if open_references is None:
+            log_reader = None if log is None else LogReader.of(log)
+            references: References = WholeReferences(table=reader, log=log_reader)
+        else:
+            references = open_references(self._context.keys, self._context.changes.log)
+        repairer = Repairer(table=reader, context=context, references=references)
         pending = [each for each in wanted if each.problem.name == "pending-change"]
         marks = [each for each in wanted if each.problem.name == "no-store-identity"]
         others = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import cached_property, partial
 from random import Random
@@ -17,7 +17,14 @@ from commitlog.errors import (
     CommitError,
     OutcomeUnknown,
 )
-from commitlog.namespace import FsckReport, LogRewriteReport, Namespace, Restorer
+from commitlog.namespace import (
+    Finding,
+    FsckReport,
+    LogRewriteReport,
+    Namespace,
+    RepairReport,
+    Restorer,
+)
 from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.namespace.partitioned.contents import PartitionedLog
@@ -110,12 +117,18 @@ class World:
     def check(self, lake: Namespace | None = None, **how: Any) -> FsckReport:
         """Check the namespace, in the partitions of `engine` if there is one."""
         lake = self.lake if lake is None else lake
-        if self.engine is not None:
-            access = Restorer(table=self.table, store=self.store, log=self.log, name=LAKE)
-            how["open_surveyor"] = partial(
-                PartitionedSurveyor.of, self.engine, lambda: nullcontext(access)
-            )
-        return lake.maintenance.fsck(**how)
+        return lake.maintenance.fsck(open_surveyor=self._open_surveyor(), **how)
+
+    def repair(self, lake: Namespace, findings: Iterable[Finding], **how: Any) -> list[RepairReport]:
+        """Repair findings; the references to objects are found as in `check`."""
+        repaired = lake.maintenance.repair(findings, open_references=self._open_surveyor(), **how)
+        return list(repaired)
+
+    def _open_surveyor(self) -> Callable[..., PartitionedSurveyor] | None:
+        if self.engine is None:
+            return None
+        access = Restorer(table=self.table, store=self.store, log=self.log, name=LAKE)
+        return partial(PartitionedSurveyor.of, self.engine, lambda: nullcontext(access))
 
     def entries(self, table: ServiceTable) -> dict[Key, Entry]:
         """Return all entries of a table."""

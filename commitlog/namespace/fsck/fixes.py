@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from commitlog.errors import CorruptRecord
 from commitlog.namespace.fsck.cross_checks import has_content
 from commitlog.namespace.fsck.problems import Finding
-from commitlog.namespace.fsck.readers import LogReader, StoreReader
+from commitlog.namespace.fsck.readers import StoreReader
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
@@ -50,14 +50,12 @@ class RepairContext:
         planning: what plans of the namespace use.
         row_planning: the same, for plans that concern records alone.
         changes: applies changes to the namespace.
-        log: reader of the log, if the namespace keeps one.
         store: reader of the objects.
     """
 
     planning: PlanContext
     row_planning: PlanContext
     changes: Changes
-    log: LogReader | None
     store: StoreReader
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
+
+from attrs import frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.readers import (
@@ -15,22 +18,30 @@ from commitlog.namespace.fsck.readers import (
     TableReader,
     read_matching,
 )
+from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.codec import item_name
-from commitlog.namespace.model.keys import hash_of
+from commitlog.namespace.model.keys import Keys, hash_of
 from commitlog.namespace.model.records import Entry, Garbage, record_of
 from commitlog.namespace.write.content import is_own
 from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, UnreadableItem
 
 __all__ = [
+    "IN_LOG",
+    "OpenReferences",
+    "References",
+    "WholeReferences",
+    "described_references",
     "find_orphans",
     "find_referenced",
     "may_be_orphan",
     "object_of",
     "referenced_objects",
-    "references_to",
 ]
+
+#: The reference of the log to an object.
+IN_LOG = "log"
 
 #: Letters of the kinds of records that refer to no object.
 _WITHOUT_OBJECTS = frozenset("dgt")
@@ -72,6 +83,56 @@ def find_orphans(
     return list(left.values())
 
 
+class References(abc.ABC):
+    """Finds the references to objects, for repairs.
+
+    A reference is a file or garbage of any namespace of the table, or a file of the log, committed or
+    pending. Both methods raise the errors of `find_orphans`.
+    """
+
+    @abc.abstractmethod
+    def find(self, paths: Collection[str]) -> frozenset[str]:
+        """Return the referenced ones of some objects."""
+
+    @abc.abstractmethod
+    def describe(self, paths: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return the references to each of some objects.
+
+        They are the place and name of a file, ``x/ID-VERSION`` for garbage that was this version of a
+        file, or ``log`` for the log.
+        """
+
+
+#: Opens the references, given the keys of a namespace and its log, if there is one.
+OpenReferences: TypeAlias = Callable[[Keys, FencedLog | None], References]
+
+
+@frozen(kw_only=True)
+class WholeReferences(References):
+    """The references in a table and a log, read by this process.
+
+    Args:
+        table: reader of the table; no other table may refer to the objects.
+        log: reader of the log, if there is one.
+    """
+
+    table: TableReader
+    log: LogReader | None
+
+    def find(self, paths: Collection[str]) -> frozenset[str]:
+        """See `References.find`."""
+        return find_referenced(paths, self.table, self.log)
+
+    def describe(self, paths: Collection[str]) -> dict[str, frozenset[str]]:
+        """See `References.describe`."""
+        found: dict[str, set[str]] = {path: set() for path in paths}
+        for path, reference in described_references(self.table.scan, paths):
+            found[path].add(reference)
+        for path in _logged_among(found, self.log):
+            found[path].add(IN_LOG)
+        return {path: frozenset(names) for path, names in found.items()}
+
+
 def may_be_orphan(info: ObjectInfo, until: float) -> bool:
     """Return whether an object is the content of a namespace, and not younger than `until`."""
     return is_own(info.path) and not info.path.startswith(RESERVED) and info.last_modified <= until
@@ -105,29 +166,18 @@ def _logged_among(paths: Collection[str], log: LogReader | None) -> set[str]:
     return {object_of(state.item) for state in states if state.item is not None}.intersection(paths)
 
 
-def references_to(
-    paths: Collection[str], table: TableReader, log: LogReader | None
-) -> dict[str, frozenset[str]]:
-    """Return the references to each of some objects.
-
-    A reference is the place and name of a file, ``x/ID-VERSION`` for garbage that was this version of a
-    file, or ``log`` for the log.
+def described_references(scan: Scan, paths: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the objects to which the records of a scan refer, with the references.
 
     Args:
+        scan: scans the table, or a part of it.
         paths: paths of the objects.
-        table, log: see `find_orphans`.
-
-    Raises the same errors as `find_orphans`.
     """
-    found: dict[str, set[str]] = {path: set() for path in paths}
-    for record in _naming(table.scan, (Entry, Garbage)):
-        if record.data is not None and record.data.path in found:
+    for record in _naming(scan, (Entry, Garbage)):
+        if record.data is not None and record.data.path in paths:
             key = f"{record.key.hash} {record.key.range}"
             was = f"x/{record.file}-{record.version}" if isinstance(record, Garbage) else key
-            found[record.data.path].add(was)
-    for path in _logged_among(found, log):
-        found[path].add("log")
-    return {path: frozenset(names) for path, names in found.items()}
+            yield record.data.path, was
 
 
 def object_of(item: Item) -> str:

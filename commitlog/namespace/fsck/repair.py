@@ -24,7 +24,7 @@ from commitlog.namespace.fsck.confirm import records_unchanged
 from commitlog.namespace.fsck.fixes import RepairContext, plan_fix
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import TableReader
-from commitlog.namespace.fsck.references import find_referenced, references_to
+from commitlog.namespace.fsck.references import References
 from commitlog.namespace.model.keys import kind_of
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.write.transaction import Change, PlanOutdated
@@ -77,10 +77,12 @@ class Repairer:
     Args:
         table: reader of the table.
         context: what the repairs use.
+        references: finds the references to objects.
     """
 
     table: TableReader
     context: RepairContext
+    references: References
 
     def repair(self, findings: Iterable[Finding], *, dry_run: bool) -> Iterator[RepairReport]:
         """Repair findings one by one; yield the result of each.
@@ -155,14 +157,14 @@ class Repairer:
         entries = (Entry.from_item(item) for item in items if "id" in item and "body" in item)
         objects = {entry.data.path for entry in entries if entry.data is not None}
         try:
-            return references_to(objects, self.table, self.context.log)
+            return self.references.describe(objects)
         except (CorruptRecord, FormatTooNew):
             return None
 
     def _referenced(self, objects: Collection[str]) -> frozenset[str] | None:
         """Return the referenced ones of some objects; None if they are unknown."""
         try:
-            return find_referenced(objects, self.table, self.context.log)
+            return self.references.find(objects)
         except (CorruptRecord, FormatTooNew):
             return None
 

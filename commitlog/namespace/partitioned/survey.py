@@ -25,7 +25,14 @@ from commitlog.namespace.fsck.readers import (
     StoreReader,
     retry_on_new_checkpoint,
 )
-from commitlog.namespace.fsck.references import may_be_orphan, object_of, referenced_objects
+from commitlog.namespace.fsck.references import (
+    IN_LOG,
+    References,
+    described_references,
+    may_be_orphan,
+    object_of,
+    referenced_objects,
+)
 from commitlog.namespace.fsck.survey import Surveyor, SurveyReport, garbage_item_id, item_id_of
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path, is_in_place
 from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
@@ -89,8 +96,10 @@ _Fact: TypeAlias = tuple[str, str, Any]
 
 
 @define(kw_only=True)
-class PartitionedSurveyor(Surveyor):
+class PartitionedSurveyor(Surveyor, References):
     """A surveyor that divides its work into the partitions of an engine.
+
+    It also finds references to objects, for repairs.
 
     Args:
         engine: divides the work.
@@ -191,11 +200,27 @@ class PartitionedSurveyor(Surveyor):
         by_path = by_path.union(prefixes.map(_objects_alone))
         left = {info.path: info for info in by_path.group(_unreferenced).collect()}
         if left:  # the scan may have missed a record that was moved meanwhile
-            again = partial(_referenced_by_path, self.open_access, frozenset(left))
-            paths = {path for path, _, _ in segments.map(again).collect()}
-            paths |= retry_on_new_checkpoint(partial(self._logged_among, frozenset(left)))
-            left = {path: info for path, info in left.items() if path not in paths}
+            for path in self.find(left):
+                del left[path]
         return [info for _, info in sorted(left.items())]
+
+    def find(self, paths: Collection[str]) -> frozenset[str]:
+        """See `References.find`."""
+        wanted = frozenset(paths)
+        call = partial(_referenced_by_path, self.open_access, wanted)
+        found = {path for path, _, _ in self.engine.distribute(self._segments()).map(call).collect()}
+        return frozenset(found | self._logged_among(wanted))
+
+    def describe(self, paths: Collection[str]) -> dict[str, frozenset[str]]:
+        """See `References.describe`."""
+        wanted = frozenset(paths)
+        found: dict[str, set[str]] = {path: set() for path in wanted}
+        call = partial(_described, self.open_access, wanted)
+        for path, reference in self.engine.distribute(self._segments()).map(call).collect():
+            found[path].add(reference)
+        for path in self._logged_among(wanted):
+            found[path].add(IN_LOG)
+        return {path: frozenset(names) for path, names in found.items()}
 
     def _segments(self) -> list[tuple[int, int]]:
         count = _SEGMENTS * self.engine.partitions
@@ -213,6 +238,10 @@ class PartitionedSurveyor(Surveyor):
         """Return the objects to which files of the log refer, committed or pending."""
         if self.log is None:
             return set()
+        return retry_on_new_checkpoint(partial(self._logged_now_among, paths))
+
+    def _logged_now_among(self, paths: frozenset[str]) -> set[str]:
+        assert self.log is not None
         checkpoint = Checkpoints(self.log, new_id=str).newest()
         read = self._read(checkpoint, frozenset()).map(partial(_states_with_objects, paths)).keep()
         self._raise_unreadable(read.map(facts_alone).collect())
@@ -722,6 +751,16 @@ def _referenced_by_path(
             for path in referenced_objects(scan):
                 if only is None or path in only:
                     yield path, 0, None
+
+
+def _described(
+    open_access: OpenAccess, paths: Collection[str], segments: Iterator[tuple[int, int]]
+) -> Iterator[tuple[str, str]]:
+    """Yield the references to objects in segments of the table."""
+    with open_access() as access:
+        for segment, count in segments:
+            scan = partial(access.table.scan, segment=segment, segments=count)
+            yield from described_references(scan, paths)
 
 
 def _listed_by_path(

@@ -15,6 +15,7 @@ from commitlog.namespace import LOST_AND_FOUND, PROBLEMS, Namespace, Outcome
 from commitlog.namespace.fsck.readers import LogReader
 from commitlog.namespace.model.keys import ROOT
 from commitlog.namespace.model.records import Entry
+from commitlog.namespace.partitioned.dataset import SerialEngine
 from support.damage import DAMAGES, KEYS, filled, spoil, without_log
 from support.namespace import Auditor
 from support.restore import World
@@ -61,14 +62,16 @@ def read_all(at: World, lake: Namespace) -> dict[str, bytes]:
     return {**found, **saved}
 
 
+@pytest.mark.parametrize("engine", [None, SerialEngine(partitions=2)], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_found_and_repaired_without_loss(name: str) -> None:
+def test_damage_is_found_and_repaired_without_loss(name: str, engine: SerialEngine | None) -> None:
     """fsck names the damage, repair ends, and everything in the log exists afterwards.
 
     After the repairs only the irreparable damage is left. The namespace can be restored as it is, and
     collecting garbage removes nothing that is needed.
     """
     damage, at = DAMAGES[name], filled()
+    at.engine = engine
     there = objects(at)
     before = contents(at, there)
     damage.does(at)
@@ -76,16 +79,16 @@ def test_damage_is_found_and_repaired_without_loss(name: str) -> None:
         before = contents(at, {**objects(at), **there}) or before
     at.clock.advance(1)
     lake = at.client()[1] if damage.logged else without_log(at)
-    found = lake.maintenance.fsck(objects=True, orphans=True)
+    found = at.check(lake, objects=True, orphans=True)
     assert damage.kind in found.counts
     assert found.counts.keys() <= {damage.kind, *damage.others, *damage.left}
     records = list(at.table.scan())
-    planned = list(lake.maintenance.repair(found.findings, only=damage.only))
+    planned = at.repair(lake, found.findings, only=damage.only)
     assert list(at.table.scan()) == records, "a plan has changed something"
     assert all(each.outcome in (Outcome.PLANNED, Outcome.LEFT) for each in planned)
     for _ in range(damage.rounds):
-        list(lake.maintenance.repair(found.findings, dry_run=False, only=damage.only))
-        found = lake.maintenance.fsck(objects=True, orphans=True)
+        at.repair(lake, found.findings, dry_run=False, only=damage.only)
+        found = at.check(lake, objects=True, orphans=True)
     assert found.counts.keys() == damage.left
     assert sum(1 for _ in lake.list(LOST_AND_FOUND)) == damage.moved if damage.moved else True
     if not damage.left:
