@@ -7,11 +7,11 @@ session. The module is not called ``fsck``: it would hide the function `commitlo
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from attrs import evolve, field, frozen
 from pyspark import StorageLevel
@@ -21,7 +21,15 @@ from commitlog._util.ids import random_id
 from commitlog.clock import SystemClock
 from commitlog.commit import ProbeReport
 from commitlog.errors import ConfigurationError, NotSupported
-from commitlog.namespace import PROBLEMS, Finding, FsckReport, LogRewriteReport, Namespace, RestoreReport
+from commitlog.namespace import (
+    PROBLEMS,
+    Finding,
+    FsckReport,
+    LogRewriteReport,
+    Namespace,
+    RepairReport,
+    RestoreReport,
+)
 from commitlog.namespace.fsck.checker import AGE
 from commitlog.namespace.partitioned.contents import PartitionedLog
 from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess, call_with_groups
@@ -47,6 +55,9 @@ __all__ = ["SparkDataset", "SparkEngine", "fsck"]
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+#: The results of the modes.
+_Report: TypeAlias = FsckReport | tuple[RepairReport, ...] | RestoreReport | LogRewriteReport
 
 
 class SparkEngine(Engine):
@@ -174,6 +185,31 @@ def fsck(
     spark: SparkSession,
     namespace: str,
     *,
+    mode: Literal["repair"],
+    metadata: str | Url | None = None,
+    store: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    partitions: int | None = None,
+    findings: str | None = None,
+    job_id: str | None = None,
+    objects: bool = False,
+    orphans: bool = False,
+    grace: float = 5.0,
+    pending: float = 3600.0,
+    age: float = AGE,
+    dry_run: bool = True,
+    only: Collection[str] | None = None,
+    progress: Callable[[FsckReport], object] | None = None,
+) -> tuple[RepairReport, ...]: ...
+
+
+@overload
+def fsck(
+    spark: SparkSession,
+    namespace: str,
+    *,
     mode: Literal["restore"],
     metadata: str | Url | None = None,
     store: str | Url,
@@ -212,7 +248,7 @@ def fsck(
     spark: SparkSession,
     namespace: str,
     *,
-    mode: Literal["verify", "restore", "relog"] = "verify",
+    mode: Literal["verify", "repair", "restore", "relog"] = "verify",
     metadata: str | Url | None = None,
     store: str | Url | None = None,
     commit: str = "auto",
@@ -222,12 +258,13 @@ def fsck(
     findings: str | None = None,
     job_id: str | None = None,
     **arguments: Any,
-) -> FsckReport | RestoreReport | LogRewriteReport:
-    """Check a namespace, restore its table from its log, or its log from its table, on a cluster.
+) -> _Report:
+    """Check and repair a namespace, restore its table from its log, or its log from its table.
 
-    The results are those of `Maintenance.fsck`, `Restorer.restore` and `Maintenance.rewrite_log`, which
-    work in one process. A call that was interrupted can be repeated. Each executor opens table, store
-    and log itself: their URLs must be valid there, and credentials come from its environment.
+    The results are those of `Maintenance.fsck`, `Maintenance.repair`, `Restorer.restore` and
+    `Maintenance.rewrite_log`, which work in one process. A call that was interrupted can be repeated.
+    Each executor opens table, store and log itself: their URLs must be valid there, and credentials
+    come from its environment.
 
     A check keeps the records of the table and the states of the log on the disks of the executors. The
     driver holds pending changes, and the records of findings: some kilobytes each.
@@ -235,8 +272,9 @@ def fsck(
     Args:
         spark: a classic session.
         namespace: the name of the namespace, or its URL ``commitlog://NAME``.
-        mode: ``verify``: look for problems, and change nothing; ``restore``: write the table from the
-            log; ``relog``: begin another log from the table.
+        mode: ``verify``: look for problems, and change nothing; ``repair``: look for problems, and let
+            the driver repair them one by one; ``restore``: write the table from the log; ``relog``:
+            begin another log from the table.
         metadata: URL of the table; by default the environment variable ``COMMITLOG_METADATA``.
         store: URL of the store with its content and log. A restore needs it; otherwise the table has it.
         commit, leases, probe_report: see `open_namespace`.
@@ -246,13 +284,14 @@ def fsck(
             ``kind``, ``severity``, ``path``, ``detail``, ``object`` and ``id``; see `write`. Not with
             ``relog``.
         job_id: id of this run in that output, in which it is committed once; by default a new one.
-        objects, orphans, grace, pending, age: with ``verify``; see `Maintenance.fsck`.
+        objects, orphans, grace, pending, age: with ``verify`` and ``repair``; see `Maintenance.fsck`.
+        dry_run, only: with ``repair``; see `Maintenance.repair`.
         unreadable: with ``restore``, what to do with parts of the log that cannot be read: ``error``, or
             ``report`` to skip them and list them (`RestoreReport.unreadable`).
         undecided: with ``restore``, the decision for changes whose outcome the log does not show.
         replace, read_only: with ``restore``; see `Restorer.restore`.
         take_over, older_than: with ``relog``; see `Maintenance.rewrite_log`.
-        progress: with ``verify`` and ``restore``; called from time to time with the report so far.
+        progress: not with ``relog``; called from time to time with the report so far.
 
     Raises:
         ConfigurationError: an argument is missing, or does not belong to the mode; nothing was changed.
@@ -278,7 +317,7 @@ def fsck(
     )
     engine = SparkEngine(spark, partitions=partitions)
     try:
-        report: FsckReport | RestoreReport | LogRewriteReport = run(engine, place, **arguments)
+        report: _Report = run(engine, place, **arguments)
     finally:
         engine.release()
     if findings is not None and not isinstance(report, LogRewriteReport):
@@ -332,6 +371,23 @@ def _verify(engine: SparkEngine, place: _Place, **arguments: Any) -> FsckReport:
         return namespace.maintenance.fsck(open_surveyor=open_surveyor, **arguments)
 
 
+def _repair(
+    engine: SparkEngine,
+    place: _Place,
+    *,
+    dry_run: bool = True,
+    only: Collection[str] | None = None,
+    **arguments: Any,
+) -> tuple[RepairReport, ...]:
+    with place.open() as (namespace, open_access):
+        surveyor = partial(PartitionedSurveyor.of, engine, open_access)
+        found = namespace.maintenance.fsck(open_surveyor=surveyor, **arguments).findings
+        repaired = namespace.maintenance.repair(
+            found, dry_run=dry_run, only=only, open_references=surveyor
+        )
+        return tuple(repaired)
+
+
 def _restore(
     engine: SparkEngine,
     place: _Place,
@@ -366,13 +422,13 @@ def _relog(engine: SparkEngine, place: _Place, **arguments: Any) -> LogRewriteRe
         return namespace.maintenance.rewrite_log(open_states=open_states, **arguments)
 
 
+_OF_CHECKS = frozenset({"objects", "orphans", "grace", "pending", "age", "progress"})
+
 #: The function of each mode, and its arguments.
 _MODES: Mapping[str, tuple[Callable[..., Any], frozenset[str]]] = MappingProxyType(
     {
-        "verify": (
-            _verify,
-            frozenset({"objects", "orphans", "grace", "pending", "age", "progress"}),
-        ),
+        "verify": (_verify, _OF_CHECKS),
+        "repair": (_repair, _OF_CHECKS | {"dry_run", "only"}),
         "restore": (
             _restore,
             frozenset({"unreadable", "undecided", "replace", "read_only", "progress"}),
@@ -382,10 +438,13 @@ _MODES: Mapping[str, tuple[Callable[..., Any], frozenset[str]]] = MappingProxyTy
 )
 
 
-def _findings_of(report: FsckReport | RestoreReport) -> Iterator[Finding]:
+def _findings_of(report: FsckReport | tuple[RepairReport, ...] | RestoreReport) -> Iterator[Finding]:
     """Yield the findings of a report; those of a restore are lost files and parts of the log."""
     if isinstance(report, FsckReport):
         yield from report.findings
+        return
+    if isinstance(report, tuple):
+        yield from (each.finding for each in report)
         return
     for lost in report.lost:
         kind = PROBLEMS["object-changed" if lost.changed else "object-missing"]

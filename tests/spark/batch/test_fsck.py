@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 import commitlog
 from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound, NotSupported
-from commitlog.namespace import NAMESPACE_SCHEMA, FsckReport, Namespace
+from commitlog.namespace import NAMESPACE_SCHEMA, FsckReport, Namespace, Outcome
 from commitlog.namespace.model.keys import NAMESPACES
 from commitlog.namespaces import restore_namespace
 from commitlog.oplog import Decision, OperationLog
@@ -25,7 +25,7 @@ from commitlog.stores.open import open_store
 from commitlog.tables.api import Item
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
-from support.damage import cycle, lose, lose_object, spoil, take_place, wrong_record
+from support.damage import behind_the_log, cycle, lose, lose_object, spoil, take_place, wrong_record
 from support.restore import LAKE, Dies, World, fill, leave_pending
 
 if TYPE_CHECKING:
@@ -122,6 +122,19 @@ def test_damages_are_found_alike(place: Place, spark: SparkSession) -> None:
     assert {row.run for row in rows} == {"first"}
     kinds = {row.kind for row in rows}
     assert {"cycle", "wrong-directory-record", "log-newer", "object-missing", "orphan-object"} <= kinds
+
+
+def test_damages_are_repaired(place: Place, spark: SparkSession) -> None:
+    """The executors find the references to the objects of files that the repair replaces."""
+    lose(place.at, "empty/b/1")
+    behind_the_log(place.at)
+    wrong_record(place.at)
+    options: dict[str, Any] = {"metadata": place.metadata, "grace": 0, "partitions": 2}
+    planned = commitlog.spark.fsck(spark, LAKE, mode="repair", **options)
+    done = commitlog.spark.fsck(spark, LAKE, mode="repair", dry_run=False, **options)
+    assert [each.outcome for each in planned] == [Outcome.PLANNED] * 3
+    assert [each.outcome for each in done] == [Outcome.DONE] * 3
+    assert commitlog.spark.fsck(spark, LAKE, **options).is_clean
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -230,6 +243,7 @@ def test_arguments_belong_to_a_mode(place: Place, spark: SparkSession) -> None:
         {"mode": "restore", "store": place.store, "objects": True},
         {"mode": "restore", "store": place.store, "unreadable": "skip"},
         {"mode": "relog", "findings": "memory://"},
+        {"mode": "verify", "dry_run": False},
     ]
     for arguments in wrong:
         with pytest.raises(ConfigurationError):
