@@ -138,7 +138,8 @@ def _fsck_on_spark(master: str, name: str, **arguments: Any) -> FsckReport:
         from commitlog import spark
     except ImportError as error:
         raise ConfigurationError(str(error)) from error
-    session = spark.session(master, {"spark.ui.enabled": "false"})
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    session = spark.session(master, settings)
     try:
         report: FsckReport = spark.fsck(session, name, **arguments)
         return report
