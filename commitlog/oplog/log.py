@@ -49,6 +49,10 @@ _PENDING, _DECIDED = "pending", "decided"
 #: Number of digits of the epoch millisecond with which an id begins.
 _DIGITS = 13
 
+#: Milliseconds between the first operation and the first guess of the last one, and the part of the
+#: whole time to which the last one is searched; see `OperationLog.ranges`.
+_FIRST_STEP, _PRECISION = 60_000, 64
+
 #: The field that `compact` adds to a decision before it removes the pending entry.
 _REDATED = "dated_anew"
 
@@ -270,7 +274,7 @@ class OperationLog:
 
         The ranges are in order and adjacent; the first has no lower bound, and the last no upper one. So
         each id is in one range, whatever it looks like and whenever it is added. All ranges but the
-        outer two have the same length in time, not the same number of operations. Takes about 45 short
+        outer two have the same length in time, not the same number of operations. Takes up to 40 short
         listings.
 
         Args:
@@ -280,15 +284,21 @@ class OperationLog:
         first = next(self._decided.list(), None)
         if first is None or count < 2:
             return (NameRange(),)
-        low, high = _millisecond(first.name), 10**_DIGITS
-        start = low
-        while high - low > 1:  # some id begins at `low` or later, none at `high`
+        low = start = _millisecond(first.name)
+        high, latest = start + _FIRST_STEP, 10**_DIGITS
+        while high < latest and self._begin_after(high):
+            low, high = high, min(start + 2 * (high - start), latest)
+        while high - low > max(1, (high - start) // _PRECISION):
             middle = (low + high) // 2
-            later = next(self._decided.list(within=NameRange(_moment(middle))), None)
-            low, high = (low, middle) if later is None else (middle, high)
+            low, high = (middle, high) if self._begin_after(middle) else (low, middle)
         bounds = sorted({start + (high - start) * each // count for each in range(1, count)} - {start})
         names = ["", *map(_moment, bounds)]
         return tuple(map(NameRange, names, [*names[1:], None]))
+
+    def _begin_after(self, millisecond: int) -> bool:
+        """Return whether the id of a decided operation begins with this epoch millisecond or later."""
+        later = self._decided.list(within=NameRange(_moment(millisecond)))
+        return next(later, None) is not None
 
     def youngest(self) -> float:
         """Return the age in seconds, by the store's clock, of the newest pending operation.

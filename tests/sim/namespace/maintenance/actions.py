@@ -132,19 +132,30 @@ class Restore(Action):
     Attributes:
         decide: the decision of pending operations; None: the true one.
         replace: whether the content of the second table is removed first.
+        partitioned: whether it is divided into tasks.
     """
 
     decide: Decision | None
     replace: bool
+    partitioned: bool
 
 
-def restore(*, decide: Decision | None = None, replace: bool = False) -> Restore:
+def restore(
+    *, decide: Decision | None = None, replace: bool = False, partitioned: bool = False
+) -> Restore:
     """Return a `Restore`."""
 
     def call(namespace: Namespace) -> None:
         raise AssertionError("performed by the world")
 
-    return Restore(name="restore", call=call, changes="many", decide=decide, replace=replace)
+    return Restore(
+        name="restore",
+        call=call,
+        changes="many",
+        decide=decide,
+        replace=replace,
+        partitioned=partitioned,
+    )
 
 
 def move() -> Action:

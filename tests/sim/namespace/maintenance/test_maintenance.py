@@ -94,6 +94,14 @@ SMALL = [
         expected=("restore: done", "restore: AlreadyExists", "write: done"),
     ),
     case(
+        "a restore in partitions that is repeated, a crash or a lost answer",
+        {"R": [restore(partitioned=True), 10.0, restore(partitioned=True), move(), write("d/f", b"2")]},
+        Fault.CRASHED,
+        Fault.LOST_RESPONSE,
+        restarts=("R",),
+        expected=("restore: done", "restore: AlreadyExists", "write: done"),
+    ),
+    case(
         "a restore, requests that arrive twice, and changes right after it",
         {"R": [restore(), move(), rename("d/f", "d/g"), rename("d", "e")]},
         Fault.DUPLICATED,

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,8 @@ from commitlog.errors import CommitError
 from commitlog.namespace import Namespace, Restorer
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.metadata import NamespaceMetadata
+from commitlog.namespace.partitioned.contents import PartitionedLog
+from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.tables.api import InFlight, Item, ItemPage, TableCondition
 from commitlog.testing import ManualClock
@@ -202,6 +205,10 @@ class MaintenanceWorld(NamespaceWorld):
             name=NAME,
             new_id=node.new_id,
         )
+        if do.partitioned:
+            access = nullcontext(restorer)
+            read = partial(self._code(PartitionedLog).of, SerialEngine(), lambda: access)
+            restorer = evolve(restorer, read_contents=read)
         done = restorer.restore(decide=self._decider(do.decide), replace=do.replace)
         assert not done.lost, f"I4: {done.lost}"
 
