@@ -137,10 +137,9 @@ def test_damages_are_repaired(place: Place, spark: SparkSession) -> None:
     assert commitlog.spark.fsck(spark, LAKE, **options).is_clean
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_damages_are_found_alike(place: Place, spark: SparkSession, seed: int) -> None:
+def test_random_damages_are_found_alike(place: Place, spark: SparkSession) -> None:
     """Many at once."""
-    random = Random(seed)
+    random = Random(1)
     for _ in range(15):
         spoil(place.at, random)
     check(place, spark)
@@ -256,10 +255,9 @@ def test_the_command_checks_on_spark(place: Place) -> None:
     """It prints the findings, and repairs them."""
     lose(place.at, "over")
     command = [sys.executable, "-m", "commitlog", "namespace", "fsck", LAKE, "--spark", "local[1]"]
-    command += ["--metadata", place.metadata, "--json", "--confirm-after", "0s"]
+    command += ["--metadata", place.metadata, "--json", "--confirm-after", "0s", "--repair"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
-    assert [json.loads(line)["kind"] for line in done.stdout.splitlines()] == ["log-newer"]
-    done = subprocess.run([*command, "--repair"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    [found] = map(json.loads, done.stdout.splitlines())
+    assert (found["kind"], found["outcome"]) == ("log-newer", "done")
     assert place.at.lake.read("over") == b"3"
