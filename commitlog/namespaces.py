@@ -36,12 +36,12 @@ __all__ = [
     "NamespaceParts",
     "create_namespace",
     "list_namespaces",
+    "metadata_table_url",
     "open_namespace",
     "open_parts",
     "parse_url",
     "restore_namespace",
     "store_of",
-    "table_of_names",
 ]
 
 #: Environment variable with the URL of the metadata table, used if no URL is given.
@@ -403,7 +403,7 @@ def store_of(metadata: NamespaceMetadata) -> Url:
     return _without_options(parse_store_url(metadata.store), _OF_CREATOR)
 
 
-def table_of_names(metadata: str | Url | None) -> str | Url:
+def metadata_table_url(metadata: str | Url | None) -> str | Url:
     """Return the URL of the table: `metadata`, or by default the environment variable.
 
     Raises `ConfigurationError` if there is neither.
@@ -418,7 +418,7 @@ def table_of_names(metadata: str | Url | None) -> str | Url:
 
 
 def _open_metadata(metadata: str | Url | None, clock: Clock, session: Boto3Session | None) -> Table:
-    return open_table(table_of_names(metadata), NAMESPACE_SCHEMA, clock=clock, session=session)
+    return open_table(metadata_table_url(metadata), NAMESPACE_SCHEMA, clock=clock, session=session)
 
 
 def _create_embedded(table: Table) -> None:

@@ -36,12 +36,12 @@ from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess,
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.namespaces import (
+    metadata_table_url,
     open_namespace,
     open_parts,
     parse_url,
     restore_namespace,
     store_of,
-    table_of_names,
 )
 from commitlog.oplog import Decision, Operation
 from commitlog.spark.dataframe import write
@@ -312,7 +312,7 @@ def fsck(
     place = _Place(
         name=parse_url(namespace)[0] if "://" in namespace else namespace,
         store=store,
-        metadata=table_of_names(metadata),
+        metadata=metadata_table_url(metadata),
         options={"commit": commit, "leases": leases, "probe_report": probe_report},
     )
     engine = SparkEngine(spark, partitions=partitions)

@@ -18,12 +18,12 @@ from commitlog.namespaces import (
     METADATA,
     create_namespace,
     list_namespaces,
+    metadata_table_url,
     open_namespace,
     open_parts,
     parse_url,
     restore_namespace,
     store_of,
-    table_of_names,
 )
 from commitlog.stores.api import ObjectData, ObjectStore
 from commitlog.stores.local.store import LocalStore
@@ -71,16 +71,16 @@ def test_the_parts_of_a_namespace_open_in_another_process(names: str, store: str
         assert len([*parts.log.decided_names()]) == 2
 
 
-def test_the_table_of_names_is_an_argument_or_in_the_environment(
+def test_the_metadata_table_is_an_argument_or_in_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without either, the error names both."""
     monkeypatch.delenv(METADATA, raising=False)
     with pytest.raises(ConfigurationError, match=METADATA):
-        table_of_names(None)
+        metadata_table_url(None)
     monkeypatch.setenv(METADATA, "memory://there")
-    assert table_of_names(None) == "memory://there"
-    assert table_of_names("memory://here") == "memory://here"
+    assert metadata_table_url(None) == "memory://there"
+    assert metadata_table_url("memory://here") == "memory://here"
 
 
 def test_options_of_the_creator_are_left_out_of_the_store(names: str, store: str) -> None:
@@ -200,7 +200,7 @@ def test_a_failed_open_closes_the_table(names: str, store: str, monkeypatch: pyt
     assert len(opened) == 3
 
 
-def test_the_table_of_names_may_come_from_the_environment(
+def test_the_metadata_table_url_may_come_from_the_environment(
     names: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment variable is the default. Without it, the error asks for a metadata table."""
