@@ -200,7 +200,7 @@ def test_a_failed_open_closes_the_table(names: str, store: str, monkeypatch: pyt
     assert len(opened) == 3
 
 
-def test_the_metadata_table_url_may_come_from_the_environment(
+def test_the_table_of_names_may_come_from_the_environment(
     names: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment variable is the default. Without it, the error asks for a metadata table."""
