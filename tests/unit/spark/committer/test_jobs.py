@@ -280,7 +280,7 @@ def test_a_duplicate_of_an_exclusive_job_is_skipped(place: Directory, new_agent:
 def test_an_unexpected_error_is_settled_by_the_log(
     place: Directory, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
-    """If the system refuses a thread or memory, the job is completed, or aborted for good."""
+    """If the system refuses a thread or memory, the job is completed, or aborted permanently."""
     jobs = new_agent()
     job = Driver.begin(jobs, place)
     job.write("a")
