@@ -159,6 +159,7 @@ def begin_job(target: Target, schema: StructType, overwrite: bool) -> DataSource
     The writer writes nothing if the job or the data exists already and the options say to skip it then.
     It raises the errors of `Target.begin` otherwise.
     """
+    freeze_gc()
     columns = writable(schema, target.options)
     try:
         job = target.begin(columns, overwrite=overwrite)
@@ -189,6 +190,7 @@ class CommitlogWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the files of the winning attempts; see `Target.commit`."""
+        freeze_gc()
         files = files_of(messages)
         try:
             self._target.commit(self._job, files)

@@ -89,8 +89,9 @@ def files_of(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]
 def freeze_gc() -> None:
     """Exclude all current objects, such as imported modules, from garbage collection.
 
-    Call it at the start of a task. Spark's daemon makes each worker collect garbage after each task,
-    which takes tens of milliseconds only to scan the same modules again (pyspark 4.3, daemon.py).
+    Call it at the start of a task, and where Spark begins or commits a job. Spark's daemon makes each
+    worker collect garbage after each of these, which takes tens of milliseconds only to scan the same
+    modules again (pyspark 4.3, daemon.py).
     Idempotent: garbage of later tasks is collected as usual.
     """
     if not gc.get_freeze_count():
