@@ -13,7 +13,6 @@ from commitlog.namespace.context import NamespaceContext
 from commitlog.namespace.creation import store_identity_object
 from commitlog.namespace.external.importer import Importer, ImportReport
 from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
-from commitlog.namespace.fsck.fixes import RepairContext
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.fsck.references import (
@@ -23,6 +22,7 @@ from commitlog.namespace.fsck.references import (
     find_referenced,
 )
 from commitlog.namespace.fsck.repair import Outcome, Repairer, RepairReport
+from commitlog.namespace.fsck.repair_plans import RepairContext
 from commitlog.namespace.fsck.survey import OpenSurveyor, Surveyor, TableSurveyor
 from commitlog.namespace.gc.objects import Collector, GcReport
 from commitlog.namespace.gc.trash import TrashEmptier, TrashReport

@@ -372,7 +372,7 @@ class OperationLog:
         *,
         older_than: float | None = None,
         save: Callable[[Iterator[Operation], float], object] | None = None,
-        most: int | None = None,
+        limit: int | None = None,
     ) -> int:
         """Forget decisions; return how many.
 
@@ -397,7 +397,7 @@ class OperationLog:
                 take are not forgotten; if it raises, none is. With `save`, only operations are forgotten
                 that were decided a quarter of `retention` before any pending operation began: so the
                 process that decides a pending one can still see all that came after.
-            most: maximum number to forget; other operations that are old enough may stay.
+            limit: maximum number to forget; other operations that are old enough may stay.
         """
         age = self.retention if older_than is None else older_than
         if age < self.retention:
@@ -419,7 +419,7 @@ class OperationLog:
                 continue
             if entry.name in listed:
                 left.append(entry.name)
-            elif most is None or len(old) < most:
+            elif limit is None or len(old) < limit:
                 old.append(entry)
         for name in left:
             self._decided.note(name, _REDATED)

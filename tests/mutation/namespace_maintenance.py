@@ -275,7 +275,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         rule="a repair lists an object as garbage only if no other file has it",
         edit=Edit(
             (
-                "_Fix._is_referenced",
+                "_RepairPlan._is_referenced",
                 'return bool(names[row.data.path] - {f"{row.key.hash} {row.key.range}"})',
                 "return False",
             )
@@ -297,7 +297,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         rule="a repair is one transaction, on condition that the records have not changed",
         edit=Edit(
             (
-                "_Fix.write_again",
+                "_RepairPlan.write_again",
                 "    new = evolve(new, data=data)\nself._put(new, entry.unchanged())",
                 "    new = evolve(new, data=data)\nself._put(new, None)",
             )

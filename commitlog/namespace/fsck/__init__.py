@@ -14,5 +14,5 @@ A check passes these parts in this order, and changes nothing::
 A repair takes the findings::
 
     repair          repairs one finding after the other
-    fixes           plans the change for one finding
+    repair_plans    plans the change for one finding
 """

@@ -21,10 +21,10 @@ from commitlog.errors import (
     TransactionTooLarge,
 )
 from commitlog.namespace.fsck.confirm import records_unchanged
-from commitlog.namespace.fsck.fixes import RepairContext, plan_fix
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import TableReader
 from commitlog.namespace.fsck.references import References
+from commitlog.namespace.fsck.repair_plans import RepairContext, plan_repair
 from commitlog.namespace.model.keys import kind_of
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.write.transaction import Change, PlanOutdated
@@ -125,7 +125,7 @@ class Repairer:
                 yield RepairReport(finding=finding, outcome=Outcome.LEFT)
                 continue
             try:
-                change = plan_fix(self.context, finding, from_log, references, dry_run=dry_run)
+                change = plan_repair(self.context, finding, from_log, references, dry_run=dry_run)
                 if change is None or len(change.writes) > MAX_TRANSACTION_WRITES:
                     yield RepairReport(finding=finding, outcome=Outcome.LEFT)
                     continue

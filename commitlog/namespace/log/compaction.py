@@ -54,7 +54,7 @@ class Compactor:
         log: its log.
         new_id: returns unique ids.
         fence: raises `Fenced` if the log belongs to another table.
-        most: maximum number of operations folded into one checkpoint at a time.
+        limit: maximum number of operations folded into one checkpoint at a time.
         held: number of changed states held in memory. If a quarter of the checkpoint's states is more,
             that many are held, so a long log needs only a few checkpoints each time its size doubles.
     """
@@ -64,7 +64,7 @@ class Compactor:
     log: OperationLog
     new_id: Callable[[], str] = field(repr=False)
     fence: Callable[[], object] = field(repr=False)
-    most: int = 100_000
+    limit: int = 100_000
     held: int = 250_000
 
     def compact(
@@ -112,10 +112,10 @@ class Compactor:
             )
 
         while True:
-            removed = self.log.compact(older_than=older_than, save=save, most=self.most)
+            removed = self.log.compact(older_than=older_than, save=save, limit=self.limit)
             checkpoint = checkpoints.newest()
             notify(evolve(done, operations=done.operations + removed, states=_size(checkpoint)))
-            if removed < self.most and (everything or not removed):
+            if removed < self.limit and (everything or not removed):
                 if checkpoint is not None:
                     checkpoints.prune(checkpoint, margin=self.log.retention / 4)
                 return done

@@ -160,7 +160,7 @@ def test_a_checkpoint_has_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> N
         at.lake.write(f"d{number % 3}/{number}", b"1")
     at.clock.advance(SETTLE)
     reported: list[int] = []
-    compactor = compactor_of(at, at.table, most=5)
+    compactor = compactor_of(at, at.table, limit=5)
     done = compactor.compact(progress=lambda done: reported.append(done.operations))
     assert (done.operations, reported) == (21, [5, 10, 15, 20, 21])
     assert done.states == 26
@@ -374,14 +374,16 @@ def test_parts_being_written_are_not_taken_for_garbage() -> None:
 def test_a_delayed_compaction_removes_nothing() -> None:
     """This holds even if its checkpoint number is free again, since later checkpoints exist."""
     at = grown()
-    left = compactor_of(at, at.table, most=2)
+    left = compactor_of(at, at.table, limit=2)
 
     def others(sent: int) -> None:
         if sent != 1:  # about to write its checkpoint
             return
         patch.undo()
         for _ in range(2):
-            at.log.compact(save=lambda operations, oldest: left._save(bases, operations, oldest), most=1)
+            at.log.compact(
+                save=lambda operations, oldest: left._save(bases, operations, oldest), limit=1
+            )
         holds = bases.newest()
         assert holds is not None
         bases.prune(holds, margin=0)

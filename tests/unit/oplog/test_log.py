@@ -380,7 +380,7 @@ def test_compaction_removes_at_most_the_given_number(log: OperationLog, clock: M
         with log.run({"n": number}):
             clock.advance(1)
     clock.advance(HOUR)
-    assert [log.compact(most=2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [log.compact(limit=2) for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_a_sibling_directory_keeps_other_records(log: OperationLog) -> None:

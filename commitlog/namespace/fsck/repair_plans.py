@@ -39,7 +39,7 @@ from commitlog.namespace.write.plan_tree import plan_make_directory
 from commitlog.namespace.write.transaction import Change, Changes
 from commitlog.tables.api import Absent, All, Equals, Item, Key, TableCondition
 
-__all__ = ["RepairContext", "is_unchanged", "plan_fix"]
+__all__ = ["RepairContext", "is_unchanged", "plan_repair"]
 
 
 @frozen(kw_only=True)
@@ -59,7 +59,7 @@ class RepairContext:
     store: StoreReader
 
 
-def plan_fix(
+def plan_repair(
     context: RepairContext,
     finding: Finding,
     differing: Mapping[str, Finding],
@@ -81,7 +81,7 @@ def plan_fix(
     if not finding.problem.fix or finding.waits:
         return None
     change = Change(f"repair: {name}", context.row_planning.new_id(), context.row_planning.keys.metadata)
-    fix = _Fix(context, change, finding, differing, references, dry_run=dry_run)
+    fix = _RepairPlan(context, change, finding, differing, references, dry_run=dry_run)
     match name:
         case "no-metadata" | "wrong-metadata":
             fix.rewrite_metadata()
@@ -132,14 +132,14 @@ def plan_fix(
     return change if change.writes else None
 
 
-class _Fix:
+class _RepairPlan:
     """The change that repairs one finding, with the repair of each kind of problem.
 
     Args:
         context: the context.
         change: the change to fill.
         finding: the problem to repair.
-        differing, references, dry_run: see `plan_fix`.
+        differing, references, dry_run: see `plan_repair`.
 
     Attributes:
         entries: the readable entries of the finding.
