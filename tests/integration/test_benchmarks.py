@@ -31,7 +31,8 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["conditional_put", "committer", "faults", "formats", "ingest", "log", "namespace"]
+    "name",
+    ["conditional_put", "committer", "faults", "formats", "fsck", "ingest", "log", "namespace"],
 )
 def test_a_benchmark_runs_from_a_checkout_without_an_import_path(name: str, tmp_path: Path) -> None:
     """Each program finds the test servers itself."""
