@@ -124,6 +124,7 @@ def test_damages_are_found_alike(place: Place, spark: SparkSession) -> None:
     assert {"cycle", "wrong-directory-record", "log-newer", "object-missing", "orphan-object"} <= kinds
 
 
+@pytest.mark.all
 def test_damages_are_repaired(place: Place, spark: SparkSession) -> None:
     """The executors find the references to the objects of files that the repair replaces."""
     lose(place.at, "empty/b/1")
@@ -137,6 +138,7 @@ def test_damages_are_repaired(place: Place, spark: SparkSession) -> None:
     assert commitlog.spark.fsck(spark, LAKE, **options).is_clean
 
 
+@pytest.mark.all
 def test_random_damages_are_found_alike(place: Place, spark: SparkSession) -> None:
     """Many at once."""
     random = Random(1)
@@ -145,6 +147,7 @@ def test_random_damages_are_found_alike(place: Place, spark: SparkSession) -> No
     check(place, spark)
 
 
+@pytest.mark.all
 def test_an_unreadable_log_is_a_finding(place: Place, spark: SparkSession) -> None:
     """A restore is refused, or leaves the entry out."""
 
@@ -185,6 +188,7 @@ def test_a_copy_has_the_same_records(place: Place, spark: SparkSession) -> None:
     assert done.decided and done.lost
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("stop", [2, 4])
 def test_an_interrupted_restore_is_repeated(place: Place, spark: SparkSession, stop: int) -> None:
     """No client finds the namespace in between."""
@@ -216,6 +220,7 @@ def test_an_interrupted_restore_is_repeated(place: Place, spark: SparkSession, s
     assert place.rows("two") == place.rows("one")
 
 
+@pytest.mark.all
 def test_a_damaged_log_is_written_again(place: Place, spark: SparkSession) -> None:
     """The namespace can be restored afterwards."""
     for info in list(place.at.store.list(f"{LOG}/")):
@@ -251,6 +256,7 @@ def test_arguments_belong_to_a_mode(place: Place, spark: SparkSession) -> None:
         commitlog.spark.fsck(object(), LAKE, metadata=place.metadata)  # type: ignore[call-overload]
 
 
+@pytest.mark.all
 def test_the_command_checks_on_spark(place: Place) -> None:
     """It prints the findings, and repairs them."""
     lose(place.at, "over")
