@@ -85,9 +85,9 @@ def test_the_cost_of_a_probe_matches_the_page(
     for server in (ministack, seaweedfs):
         honoured |= {kind: count for kind, (count, ok) in _counted(server, sent).items() if ok}
     for kind in Kind:
-        [row] = re.findall(rf"^\|.*`{kind.value}`.*\| ([\d, ]+) \|$", text, re.MULTILINE)
+        [row] = re.findall(rf"^\|.*`{kind.label}`.*\| ([\d, ]+) \|$", text, re.MULTILINE)
         in_row = re.findall(r"`([\w-]+)`", next(x for x in text.splitlines() if f"| {row} |" in x))
-        stated = int(row.split(", ")[in_row.index(kind.value)])
+        stated = int(row.split(", ")[in_row.index(kind.label)])
         assert abs(stated - honoured[kind]) <= 0.02 * stated, f"{kind}: {honoured[kind]}"
     ignored = sum(count for count, _ in _counted(juicefs, sent).values())
     [(most, least)] = re.findall(

@@ -27,6 +27,13 @@ PAGES = {
     "README.md": "",
     "docs/quickstart.md": "import commitlog\nspark = commitlog.spark.session()\ndf = spark.range(3)\n",
     "docs/ingest.md": "",
+    "docs/namespace.md": (
+        "import commitlog\n"
+        "spark = commitlog.spark.session()\n"
+        "store, metadata = 's3://bucket/lake', 'dynamodb://lake'\n"
+        "with commitlog.create_namespace('lake', store=store, metadata=metadata) as lake:\n"
+        "    lake.write('a', b'rows')\n"
+    ),
     "docs/operations.md": "import commitlog\nspark = commitlog.spark.session()\n",
     "docs/spark-s3a.md": "import commitlog\nspark = commitlog.spark.session()\n",
     "docs/switch-a-job.md": (
@@ -78,7 +85,7 @@ def _here(text: str, top: Path) -> str:
     """Return `text` with local directories below `top` in place of buckets and server paths."""
     text = re.sub(r"s3a://", f"file:{top}/s3/", text)
     text = re.sub(r"s3://", f"{top}/s3/", text)
-    text = text.replace("dynamodb://ingest", f"sqlite://{top}/ingest.sqlite")
+    text = re.sub(r"dynamodb://(ingest|lake|restored)\b", rf"sqlite://{top}/\1.sqlite", text)
     return re.sub(r'"/(data|state|var)/', rf'"{top}/\1/', text)
 
 

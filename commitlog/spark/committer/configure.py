@@ -77,7 +77,10 @@ def _submitted() -> dict[str, str]:
     """Return the settings of spark-submit; empty for a driver whose JVM does not run yet."""
     # The JVM must not start here: the jar would be missing in its class path.
     has_jvm = SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
-    return dict(SparkConf().getAll()) if has_jvm else {}
+    if not has_jvm:
+        return {}
+    SparkContext._ensure_initialized()  # connects to the JVM
+    return dict(SparkConf().getAll())
 
 
 def _check(context: SparkContext) -> None:

@@ -43,7 +43,7 @@ PARTS: dict[str, Any] = {
         "written": [0, 1, 2, 3, 4, 5],
         "loaded": [0, 1, 2, 3, 4, 5],
         "overwritten": [7, 8],
-        "versions": ["append", "overwrite"],
+        "versions": ["error", "overwrite"],
     },
 }
 

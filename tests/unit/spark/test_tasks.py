@@ -114,7 +114,9 @@ def test_an_upload_whose_first_write_fails_is_dropped(
         return upload
 
     monkeypatch.setattr(output, "begin_stage", full)
-    with attempt(output, output.begin()) as files, pytest.raises(Unavailable):
+    # The schema is written when the file is opened.
+    job = output.begin()
+    with attempt(output, job, fileFormat="arrow") as files, pytest.raises(Unavailable):
         files.write(rows("a"))
     assert staged(output) == []
 
