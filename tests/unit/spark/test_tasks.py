@@ -114,10 +114,9 @@ def test_an_upload_whose_first_write_fails_is_dropped(
         return upload
 
     monkeypatch.setattr(output, "begin_stage", full)
-    # The schema is written when the file is opened.
-    job = output.begin()
-    with attempt(output, job, fileFormat="arrow") as files, pytest.raises(Unavailable):
+    with attempt(output, output.begin()) as files, pytest.raises(Unavailable):
         files.write(rows("a"))
+        files.finish()
     assert staged(output) == []
 
 
