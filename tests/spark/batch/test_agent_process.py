@@ -99,6 +99,7 @@ def test_a_start_is_shared_and_ends_when_spark_stops(tmp_path: Path) -> None:
         assert driver.end() == []
 
 
+@pytest.mark.all
 def test_a_failed_start_fails_all_that_wait_for_it(tmp_path: Path) -> None:
     """The next job starts another agent, which commits."""
     body = """
@@ -127,7 +128,7 @@ def test_a_failed_start_fails_all_that_wait_for_it(tmp_path: Path) -> None:
         assert driver.end() == ["begin: done", "abort: done"]
 
 
-@pytest.mark.parametrize("call", ["commit", "abort"])
+@pytest.mark.parametrize("call", ["commit", with_all("abort")])
 def test_no_agent_can_be_started_for_the_end_of_a_job(tmp_path: Path, call: str) -> None:
     """The request was not sent, and the error tells what that means for the job."""
     body = """
@@ -192,7 +193,7 @@ def records(path: Path) -> list[str]:
         return [type(record).__name__ for record in output.records()]
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("stopped", [False, with_all(True)])
 def test_a_job_is_aborted_if_its_begin_is_interrupted(tmp_path: Path, stopped: bool) -> None:
     """Its heartbeats end: Spark does not know of the job. An agent that is stopped ends afterwards."""
     body = """
@@ -227,7 +228,7 @@ def test_a_job_is_aborted_if_its_begin_is_interrupted(tmp_path: Path, stopped: b
             assert "aborted" not in driver.stderr()
 
 
-@pytest.mark.parametrize("interrupted", ["before the abort", "during the commit"])
+@pytest.mark.parametrize("interrupted", ["before the abort", with_all("during the commit")])
 def test_an_interrupted_thread_aborts_its_job(tmp_path: Path, interrupted: str) -> None:
     """It waits for the answer, the agent does not end before, and the thread stays interrupted.
 
@@ -293,6 +294,7 @@ def test_an_interrupted_thread_aborts_its_job(tmp_path: Path, interrupted: str) 
     assert records(tmp_path / "out") == [expected[call]]
 
 
+@pytest.mark.all
 def test_an_interrupted_thread_does_not_wait_for_ever(tmp_path: Path) -> None:
     """Its time is limited, also if it is interrupted again, and it stays interrupted."""
     body = """
@@ -347,6 +349,7 @@ def test_the_first_interpreter_that_is_named_counts(
         assert driver.end() == [*(f"/{name}" for name in SETTINGS), expected]
 
 
+@pytest.mark.all
 def test_a_jar_with_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
     """The error tells how to build the right one."""
     version = f"PROTOCOL = {PROTOCOL}"

@@ -175,6 +175,7 @@ def test_a_key_that_is_no_path_is_reported(
     assert {each.kind for each in problems} == {"unreadable"}
 
 
+@pytest.mark.all
 def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing) -> None:
     """Neither Spark's record of a batch nor a row of the state's table grows with the batch."""
     landing = local.with_options(maxFilesPerTrigger="10000", partitionBytes="2GiB")
