@@ -114,9 +114,10 @@ def test_an_upload_whose_first_write_fails_is_dropped(
         return upload
 
     monkeypatch.setattr(output, "begin_stage", full)
-    with attempt(output, output.begin()) as files, pytest.raises(Unavailable):
+    with attempt(output, output.begin()) as files:
         files.write(rows("a"))
-        files.finish()
+        with pytest.raises(Unavailable):
+            files.finish()
     assert staged(output) == []
 
 
