@@ -1,160 +1,49 @@
 """`fsck`: checks and restores of namespaces as Spark jobs.
 
-The rules are in `commitlog.namespace.partitioned`, and `SparkEngine` runs them on the executors of a
-session. The module is not called ``fsck``: it would hide the function `commitlog.spark.fsck`.
+The rules are in `commitlog.namespace.partitioned`; `commitlog.spark.cluster` runs them on executors.
+The module is not called ``fsck``: it would hide the function `commitlog.spark.fsck`.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Any, Literal, TypeAlias, overload
 
-from attrs import evolve, field, frozen
-from pyspark import StorageLevel
+from attrs import evolve
 from pyspark.sql import SparkSession
 
 from commitlog._util.ids import random_id
 from commitlog.clock import SystemClock
 from commitlog.commit import ProbeReport
-from commitlog.errors import ConfigurationError, NotSupported
+from commitlog.errors import ConfigurationError
 from commitlog.namespace import (
     PROBLEMS,
     Finding,
     FsckReport,
     LogRewriteReport,
-    Namespace,
     RepairReport,
     RestoreReport,
 )
 from commitlog.namespace.fsck.checker import AGE
 from commitlog.namespace.partitioned.contents import PartitionedLog
-from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess, call_with_groups
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.namespaces import (
     metadata_table_url,
-    open_namespace,
-    open_parts,
     parse_url,
     restore_namespace,
-    store_of,
 )
 from commitlog.oplog import Decision, Operation
+from commitlog.spark.cluster import NamespacePlace, SparkEngine
 from commitlog.spark.dataframe import write
-from commitlog.spark.errors import own_errors
 from commitlog.urls import Url
 
-if TYPE_CHECKING:
-    from pyspark import RDD
-
-__all__ = ["SparkDataset", "SparkEngine", "fsck"]
-
-T = TypeVar("T")
-U = TypeVar("U")
+__all__ = ["fsck"]
 
 #: The results of the modes.
 _Report: TypeAlias = FsckReport | tuple[RepairReport, ...] | RestoreReport | LogRewriteReport
-
-
-class SparkEngine(Engine):
-    """An engine on the executors of a session.
-
-    Args:
-        spark: the session; a classic one, because Spark Connect has no RDDs.
-        partitions: number of partitions of grouped records; by default twice the number of cores.
-
-    Raises `NotSupported` for a session of Spark Connect.
-    """
-
-    def __init__(self, spark: SparkSession, *, partitions: int | None = None) -> None:
-        if not isinstance(spark, SparkSession):
-            raise NotSupported("fsck needs a classic session: Spark Connect has no RDDs")
-        self.context = spark.sparkContext
-        self.partitions = 2 * self.context.defaultParallelism if partitions is None else partitions
-        self._kept: list[RDD[Any]] = []
-
-    def distribute(self, items: Sequence[T]) -> Dataset[T]:
-        """See `Engine.distribute`."""
-        return SparkDataset(engine=self, rdd=self.context.parallelize(items, max(1, len(items))))
-
-    def keep(self, rdd: RDD[T]) -> RDD[T]:
-        """Keep the partitions of an RDD on the disks of executors."""
-        self._kept.append(rdd.persist(StorageLevel.DISK_ONLY))
-        return self._kept[-1]
-
-    def release(self) -> None:
-        """See `Engine.release`."""
-        while self._kept:
-            self._kept.pop().unpersist()
-
-
-@frozen(kw_only=True)
-class SparkDataset(Dataset[T]):
-    """A dataset of a `SparkEngine`.
-
-    Args:
-        engine: the engine.
-        rdd: the records.
-    """
-
-    engine: SparkEngine
-    rdd: RDD[Any] = field(repr=False)
-
-    def map(self, call: Callable[[Iterator[T]], Iterable[U]]) -> Dataset[U]:
-        """See `Dataset.map`."""
-        return SparkDataset(engine=self.engine, rdd=self.rdd.mapPartitions(cast("Any", call)))
-
-    def union(self, other: Dataset[T]) -> Dataset[T]:
-        """See `Dataset.union`."""
-        assert isinstance(other, SparkDataset)
-        return SparkDataset(engine=self.engine, rdd=self.rdd.union(other.rdd))
-
-    def group(self, call: Callable[[str, Iterator[Any]], Iterable[U]]) -> Dataset[U]:
-        """See `Dataset.group`."""
-        pairs = self.rdd.map(_pair)
-        grouped = pairs.repartitionAndSortWithinPartitions(self.engine.partitions, _partition_of)
-        return SparkDataset(engine=self.engine, rdd=grouped.mapPartitions(partial(_call, call)))
-
-    def sort(self) -> Dataset[T]:
-        """See `Dataset.sort`."""
-        pairs = self.rdd.map(_pair)
-        with own_errors():
-            ordered: RDD[Any] = pairs.sortByKey(numPartitions=self.engine.partitions)
-        return SparkDataset(engine=self.engine, rdd=ordered.map(_record))
-
-    def keep(self) -> Dataset[T]:
-        """See `Dataset.keep`."""
-        return evolve(self, rdd=self.engine.keep(self.rdd))
-
-    def collect(self) -> list[T]:
-        """See `Dataset.collect`."""
-        with own_errors():
-            return list(self.rdd.collect())
-
-
-def _pair(record: tuple[str, Any, Any]) -> tuple[tuple[str, Any], Any]:
-    key, order, value = record
-    return (key, order), value
-
-
-def _record(pair: tuple[tuple[str, Any], Any]) -> tuple[str, Any, Any]:
-    (key, order), value = pair
-    return key, order, value
-
-
-def _partition_of(key: tuple[str, Any]) -> int:
-    # The hash of a text differs between processes, unless PYTHONHASHSEED is set.
-    return zlib.crc32(key[0].encode())
-
-
-def _call(
-    call: Callable[[str, Iterator[Any]], Iterable[Any]], pairs: Iterable[tuple[tuple[str, Any], Any]]
-) -> Iterator[Any]:
-    return call_with_groups(call, map(_record, pairs))
 
 
 @overload
@@ -309,7 +198,7 @@ def fsck(
         raise ConfigurationError("a restore needs the URL of the content and log: 'store'")
     if mode == "relog" and findings is not None:
         raise ConfigurationError("the mode 'relog' has no findings")
-    place = _Place(
+    place = NamespacePlace(
         name=parse_url(namespace)[0] if "://" in namespace else namespace,
         store=store,
         metadata=metadata_table_url(metadata),
@@ -333,39 +222,7 @@ _COLUMNS = (
 )
 
 
-@frozen(kw_only=True)
-class _Place:
-    """The place of a namespace.
-
-    Attributes:
-        name: its name.
-        metadata: URL of its table.
-        store: URL of its store; None if only the table has it.
-        options: further options of `open_namespace`.
-    """
-
-    name: str
-    metadata: str | Url
-    store: str | Url | None
-    options: Mapping[str, Any]
-
-    @contextmanager
-    def open(self) -> Iterator[tuple[Namespace, OpenAccess]]:
-        """Open the namespace, and return what opens its parts in a task."""
-        with open_namespace(
-            self.name, metadata=self.metadata, store=self.store, **self.options
-        ) as namespace:
-            known = namespace.describe(writing=False)
-            yield namespace, self.access(self.store or store_of(known), known.log)
-
-    def access(self, store: str | Url, log: str | None = None) -> OpenAccess:
-        """Return what opens the parts of the namespace in a task."""
-        return partial(
-            open_parts, self.name, metadata=self.metadata, store=store, log=log, **self.options
-        )
-
-
-def _verify(engine: SparkEngine, place: _Place, **arguments: Any) -> FsckReport:
+def _verify(engine: SparkEngine, place: NamespacePlace, **arguments: Any) -> FsckReport:
     with place.open() as (namespace, open_access):
         open_surveyor = partial(PartitionedSurveyor.of, engine, open_access)
         return namespace.maintenance.fsck(open_surveyor=open_surveyor, **arguments)
@@ -373,7 +230,7 @@ def _verify(engine: SparkEngine, place: _Place, **arguments: Any) -> FsckReport:
 
 def _repair(
     engine: SparkEngine,
-    place: _Place,
+    place: NamespacePlace,
     *,
     dry_run: bool = True,
     only: Collection[str] | None = None,
@@ -390,7 +247,7 @@ def _repair(
 
 def _restore(
     engine: SparkEngine,
-    place: _Place,
+    place: NamespacePlace,
     *,
     undecided: Decision | None = None,
     unreadable: str = "error",
@@ -414,7 +271,7 @@ def _restore(
         )
 
 
-def _relog(engine: SparkEngine, place: _Place, **arguments: Any) -> LogRewriteReport:
+def _relog(engine: SparkEngine, place: NamespacePlace, **arguments: Any) -> LogRewriteReport:
     with place.open() as (namespace, open_access):
         open_states = partial(
             PartitionedTable.of, engine, open_access, place.name, SystemClock(), random_id

@@ -1,0 +1,157 @@
+"""The executors of a session: an engine for distributed work, and namespaces that its tasks open."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from attrs import evolve, field, frozen
+from pyspark import StorageLevel
+from pyspark.sql import SparkSession
+
+from commitlog.errors import NotSupported
+from commitlog.namespace import Namespace
+from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess, call_with_groups
+from commitlog.namespaces import open_namespace, open_parts, store_of
+from commitlog.spark.errors import own_errors
+from commitlog.urls import Url
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+__all__ = ["NamespacePlace", "SparkDataset", "SparkEngine"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@frozen(kw_only=True)
+class NamespacePlace:
+    """The place of a namespace.
+
+    Attributes:
+        name: its name.
+        metadata: URL of its table.
+        store: URL of its store; None if only the table has it.
+        options: further options of `open_namespace`.
+    """
+
+    name: str
+    metadata: str | Url
+    store: str | Url | None
+    options: Mapping[str, Any]
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Namespace, OpenAccess]]:
+        """Open the namespace, and return what opens its parts in a task."""
+        with open_namespace(
+            self.name, metadata=self.metadata, store=self.store, **self.options
+        ) as namespace:
+            known = namespace.describe(writing=False)
+            yield namespace, self.access(self.store or store_of(known), known.log)
+
+    def access(self, store: str | Url, log: str | None = None) -> OpenAccess:
+        """Return what opens the parts of the namespace in a task."""
+        return partial(
+            open_parts, self.name, metadata=self.metadata, store=store, log=log, **self.options
+        )
+
+
+class SparkEngine(Engine):
+    """An engine on the executors of a session.
+
+    Args:
+        spark: the session; a classic one, because Spark Connect has no RDDs.
+        partitions: number of partitions of grouped records; by default twice the number of cores.
+
+    Raises `NotSupported` for a session of Spark Connect.
+    """
+
+    def __init__(self, spark: SparkSession, *, partitions: int | None = None) -> None:
+        if not isinstance(spark, SparkSession):
+            raise NotSupported("fsck needs a classic session: Spark Connect has no RDDs")
+        self.context = spark.sparkContext
+        self.partitions = 2 * self.context.defaultParallelism if partitions is None else partitions
+        self._kept: list[RDD[Any]] = []
+
+    def distribute(self, items: Sequence[T]) -> Dataset[T]:
+        """See `Engine.distribute`."""
+        return SparkDataset(engine=self, rdd=self.context.parallelize(items, max(1, len(items))))
+
+    def keep(self, rdd: RDD[T]) -> RDD[T]:
+        """Keep the partitions of an RDD on the disks of executors."""
+        self._kept.append(rdd.persist(StorageLevel.DISK_ONLY))
+        return self._kept[-1]
+
+    def release(self) -> None:
+        """See `Engine.release`."""
+        while self._kept:
+            self._kept.pop().unpersist()
+
+
+@frozen(kw_only=True)
+class SparkDataset(Dataset[T]):
+    """A dataset of a `SparkEngine`.
+
+    Args:
+        engine: the engine.
+        rdd: the records.
+    """
+
+    engine: SparkEngine
+    rdd: RDD[Any] = field(repr=False)
+
+    def map(self, call: Callable[[Iterator[T]], Iterable[U]]) -> Dataset[U]:
+        """See `Dataset.map`."""
+        return SparkDataset(engine=self.engine, rdd=self.rdd.mapPartitions(cast("Any", call)))
+
+    def union(self, other: Dataset[T]) -> Dataset[T]:
+        """See `Dataset.union`."""
+        assert isinstance(other, SparkDataset)
+        return SparkDataset(engine=self.engine, rdd=self.rdd.union(other.rdd))
+
+    def group(self, call: Callable[[str, Iterator[Any]], Iterable[U]]) -> Dataset[U]:
+        """See `Dataset.group`."""
+        pairs = self.rdd.map(_pair)
+        grouped = pairs.repartitionAndSortWithinPartitions(self.engine.partitions, _partition_of)
+        return SparkDataset(engine=self.engine, rdd=grouped.mapPartitions(partial(_call, call)))
+
+    def sort(self) -> Dataset[T]:
+        """See `Dataset.sort`."""
+        pairs = self.rdd.map(_pair)
+        with own_errors():
+            ordered: RDD[Any] = pairs.sortByKey(numPartitions=self.engine.partitions)
+        return SparkDataset(engine=self.engine, rdd=ordered.map(_record))
+
+    def keep(self) -> Dataset[T]:
+        """See `Dataset.keep`."""
+        return evolve(self, rdd=self.engine.keep(self.rdd))
+
+    def collect(self) -> list[T]:
+        """See `Dataset.collect`."""
+        with own_errors():
+            return list(self.rdd.collect())
+
+
+def _pair(record: tuple[str, Any, Any]) -> tuple[tuple[str, Any], Any]:
+    key, order, value = record
+    return (key, order), value
+
+
+def _record(pair: tuple[tuple[str, Any], Any]) -> tuple[str, Any, Any]:
+    (key, order), value = pair
+    return key, order, value
+
+
+def _partition_of(key: tuple[str, Any]) -> int:
+    # The hash of a text differs between processes, unless PYTHONHASHSEED is set.
+    return zlib.crc32(key[0].encode())
+
+
+def _call(
+    call: Callable[[str, Iterator[Any]], Iterable[Any]], pairs: Iterable[tuple[tuple[str, Any], Any]]
+) -> Iterator[Any]:
+    return call_with_groups(call, map(_record, pairs))
