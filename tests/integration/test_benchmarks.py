@@ -185,6 +185,7 @@ def test_a_large_job_is_committed_in_its_own_process() -> None:
     assert listed["commit_megabytes"] >= 0
 
 
+@pytest.mark.all
 def test_growth_with_history_is_measured_for_each_way_to_list(tmp_path: Path) -> None:
     """Without Spark. With ordered keys a batch lists a page or two, and otherwise the whole history."""
     file = tmp_path / "figures.json"
@@ -217,6 +218,7 @@ def test_written_files_have_the_reported_rows(tmp_path: Path) -> None:
     assert ids == list(range(columns.rows))
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_renames_are_reported_by_directory_size(tmp_path: Path) -> None:
     """A ratio's name has the measured sizes. If s3fs is installed, it is measured too."""
@@ -240,6 +242,7 @@ def test_requests_of_a_rename_do_not_depend_on_the_size_of_the_directory(tmp_pat
     assert counts["rename directory of 1000", True] == counts["rename file", False] | log
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_each_way_to_publish_has_the_same_files() -> None:
     """Each way publishes the same number of files, and the time ends when all of them are visible."""

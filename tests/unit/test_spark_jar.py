@@ -68,6 +68,7 @@ def test_an_installation_is_found_by_its_pyspark(
         build_jar(tmp_path / "a.jar")
 
 
+@pytest.mark.all
 def test_a_jar_of_another_version_does_not_take_part_in_the_build(home: Path, tmp_path: Path) -> None:
     """The jar is the same as without it."""
     for jar in Path(pyspark.__file__).parent.glob("jars/*.jar"):

@@ -23,6 +23,7 @@ from commitlog.namespace import DirectoryCommitter, FileWriter, Namespace, OpenF
 from commitlog.transfer import BLOCK_SIZE
 from support.cli_namespace import URL, Desk
 from support.namespace import atomic_links, objects_in, watched_executors
+from support.selection import with_all
 from support.terminal import shown_by
 
 # Except for control characters of terminals, which are never printed.
@@ -137,7 +138,7 @@ def test_listings_are_streamed(desk: Desk, monkeypatch: pytest.MonkeyPatch, comm
     assert taken == 41
 
 
-@pytest.mark.parametrize("command", [["ls", "-R"], ["tree"], ["du"]])
+@pytest.mark.parametrize("command", [["ls", "-R"], with_all(["tree"]), with_all(["du"])])
 def test_a_closed_pipe_ends_a_listing(desk: Desk, command: list[str]) -> None:
     """As with ``| head``: the status is 141, without a message, and the rest is not listed."""
     with desk.open() as lake:

@@ -416,6 +416,7 @@ def test_an_unavailable_service_ends_the_command(
         )
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_a_dead_server_ends_a_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The put ends long before all files were tried, and reports the number of completed files."""

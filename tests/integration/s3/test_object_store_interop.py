@@ -236,6 +236,7 @@ def test_a_live_holder_is_waited_for(place: Place) -> None:
         assert place.ours.get(name).data == b"first"
 
 
+@pytest.mark.all
 def test_the_other_client_takes_over_from_a_killed_writer(place: Place) -> None:
     """After SIGKILL between its lease and its put, the other client waits for the lease to expire."""
     bucket, name, options, _ = place.arguments

@@ -38,6 +38,7 @@ def test_objects_are_written_and_read_with_the_keys_of_s3a(seaweedfs: Seaweedfs)
         store.get("part-0")
 
 
+@pytest.mark.all
 def test_requests_go_through_the_proxy_of_s3a(seaweedfs: Seaweedfs) -> None:
     """Keys after a missing profile are found, too."""
     bucket = seaweedfs.new_bucket()

@@ -19,7 +19,7 @@ from commitlog.testing.sim import Choices, Exploration, Fault, Faults, Simulatio
 from sim.leases.actions import Program, copy, create, delete, read, update
 from sim.leases.world import SMALL, world_of
 from sim.nodes import ClockSkew
-from support.selection import with_all_but
+from support.selection import with_all, with_all_but
 
 #: B holds a lease for three of its seconds. The delays end before the lease ends, before A may take it
 #: over, and after the TTL.
@@ -192,7 +192,7 @@ LEAST = {
 @pytest.mark.parametrize(
     "case",
     with_all_but(
-        lambda case: case.calls in SOME[:2],
+        lambda case: case.calls == SOME[0],
         [Case(mode="lease", calls=pair, least=LEAST.get(pair, 12_000)) for pair in PAIRS],
     ),
     ids=str,
@@ -209,7 +209,12 @@ def test_states_of_pairs_on_a_store_with_conditions(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [Case(mode=mode, calls=SOME[0], restarts=True) for mode in ("lease", "native")], ids=str
+    "case",
+    with_all_but(
+        lambda case: case.mode == "native",
+        [Case(mode=mode, calls=SOME[0], restarts=True) for mode in ("lease", "native")],
+    ),
+    ids=str,
 )
 def test_states_of_writers_that_restart(case: Case) -> None:
     """A writer that crashes and restarts does not write twice, and gets past its own lease."""
@@ -249,7 +254,7 @@ def test_states_of_writers_on_slow_links(case: Case) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        Case(mode="lease", calls=("create",) * 3, faults=0, least=6_000),
+        with_all(Case(mode="lease", calls=("create",) * 3, faults=0, least=6_000)),
         *(Case(mode="lease", calls=(*pair, "read"), faults=0, least=1_000) for pair in SOME),
         *(Case(mode="native", calls=(*pair, "read"), faults=0) for pair in PAIRS),
     ],

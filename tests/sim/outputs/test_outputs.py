@@ -405,6 +405,7 @@ LONG = (
     "a driver and a recovery that cannot publish",
     "a driver by lease, any fault",
     "a driver with S3A and gc",
+    "a batch, a job of its id, and a job of the id of the batch before",
 )
 
 

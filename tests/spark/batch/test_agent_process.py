@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
     ("line", "kind"),
     [
         ('{"id": 2, "answer": {"secretAccessKey": "hunter2"', "that is not JSON"),
-        ('{"answer": {"secretAccessKey": "hunter2"}}', "without an id"),
+        with_all('{"answer": {"secretAccessKey": "hunter2"}}', "without an id"),
     ],
 )
 def test_a_line_that_is_no_answer_is_not_shown(tmp_path: Path, line: str, kind: str) -> None:
@@ -128,7 +128,8 @@ def test_a_failed_start_fails_all_that_wait_for_it(tmp_path: Path) -> None:
         assert driver.end() == ["begin: done", "abort: done"]
 
 
-@pytest.mark.parametrize("call", ["commit", with_all("abort")])
+@pytest.mark.all
+@pytest.mark.parametrize("call", ["commit", "abort"])
 def test_no_agent_can_be_started_for_the_end_of_a_job(tmp_path: Path, call: str) -> None:
     """The request was not sent, and the error tells what that means for the job."""
     body = """

@@ -21,7 +21,6 @@ from commitlog.outputs.records import AbortRecord
 from commitlog.spark import committer_jar
 from commitlog.spark.committer.configure import PLUGIN
 from support.drivers import BIN, Program, compile_class
-from support.selection import with_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -67,7 +66,8 @@ INSERT INTO t VALUES (5);
 WRITTEN = [("append", None), ("append", None), ("overwrite", "daily")]
 
 
-@pytest.mark.parametrize(("option", "catalog"), [("-e", "in-memory"), with_all("-f", "hive")])
+@pytest.mark.all
+@pytest.mark.parametrize(("option", "catalog"), [("-e", "in-memory"), ("-f", "hive")])
 def test_spark_sql(tmp_path: Path, option: str, catalog: str) -> None:
     """Statements of `spark-sql` commit; a job id counts once."""
     path = tmp_path / "out"

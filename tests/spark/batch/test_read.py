@@ -504,6 +504,7 @@ def test_queries_on_one_dataframe_do_not_change_each_other(
             assert query(ours, first, second, kind) == query(theirs, first, second, kind), (kind, first)
 
 
+@pytest.mark.all
 def test_wide_decimals_match_their_filter(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
     """Spark rounds a pushed decimal of more than 28 digits; no file is skipped because of that."""
     url, wide = tmp_path / "out", "12345678901234567890.123456789012345678"

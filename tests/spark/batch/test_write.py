@@ -21,6 +21,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.outputs import Output
+from support.selection import with_all
 from support.spark_gates import Gate
 from support.spark_jobs import Job, Trap
 
@@ -130,7 +131,7 @@ def test_ignore_and_error_write_to_an_empty_output(spark: SparkSession, tmp_path
         assert rows_of(spark, tmp_path / mode) == [(0,), (1,)]
 
 
-@pytest.mark.parametrize("before", ["1048576", None])
+@pytest.mark.parametrize("before", [with_all("1048576"), None])
 def test_the_setting_is_restored(spark: SparkSession, tmp_path: Path, before: str | None) -> None:
     """During a write only the number of rows limits a batch; afterwards the user's limit is restored."""
     session = spark.newSession()

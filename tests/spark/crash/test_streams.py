@@ -61,9 +61,7 @@ CASES = [("local", death) for death in DEATHS] + [("s3", death) for death in ON_
 
 #: The cases that every run has: those around a commit record.
 ALWAYS = (
-    ("local", "before the commit record"),
     ("local", "a version is committed and not published"),
-    ("local", "before the commit of what was read"),
     ("s3", "after the commit of what was read"),
 )
 

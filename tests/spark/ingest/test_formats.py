@@ -73,9 +73,10 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Flights:
     return Flights(found.schema, Path(found.files[0]), table)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("kind", "months", "options"),
-    [("csv", 12, {"header": "true", "nullValue": "NA"}), with_all("json", 3, {})],
+    [("csv", 12, {"header": "true", "nullValue": "NA"}), ("json", 3, {})],
 )
 def test_flights_arrive_while_the_stream_runs(
     spark: SparkSession, landing: Landing, published: Flights, kind: str, months: int, options: Options

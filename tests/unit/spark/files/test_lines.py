@@ -32,6 +32,7 @@ from commitlog.spark.files.lines import Lines
 from commitlog.stores import ObjectData
 from support.input_files import Counting, pieces_of, pinned, slices
 from support.project import TESTS
+from support.selection import with_all
 
 
 def read(pinned: Pinned, lines: Lines, cuts: list[int]) -> list[tuple[int, bytes]]:
@@ -254,9 +255,9 @@ def test_lines_without_records_take_few_calls(kind: str, options: dict[str, str]
     ("kind", "options", "line"),
     [
         ("json", {}, b"\n"),
-        ("csv", {}, b"\r\r\n"),
-        ("csv", {"multiLine": "true"}, b"\n"),
-        ("text", {}, b"\n"),
+        with_all("csv", {}, b"\r\r\n"),
+        with_all("csv", {"multiLine": "true"}, b"\n"),
+        with_all("text", {}, b"\n"),
     ],
 )
 def test_lines_without_records_take_little_memory(
