@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 
@@ -98,7 +98,7 @@ class Tree:
             found |= {names[:at]: entry for at, entry in enumerate(known.found)}
         root = found[()]
         for length in range(1, 1 + max(map(len, paths), default=0)):
-            wanted = dict.fromkeys(names[:length] for names in paths if len(names) >= length)
+            wanted = dict.fromkeys([names[:length] for names in paths if len(names) >= length])
             level = [
                 names for names in wanted if names not in found and _is_directory(found.get(names[:-1]))
             ]
@@ -114,11 +114,14 @@ class Tree:
 
     def _find_all(
         self,
-        level: Iterable[tuple[str, ...]],
+        level: Sequence[tuple[str, ...]],
         above: dict[tuple[str, ...], Entry],
         executor: Executor,
     ) -> dict[tuple[str, ...], Entry]:
         """Return the entries that exist at paths of one level; `above` has their directories."""
+        if len(level) == 1:  # of one path: most calls
+            entry = self.find(above[level[0][:-1]], level[0][-1])
+            return {} if entry is None else {level[0]: entry}
 
         def find(together: list[tuple[str, ...]]) -> list[Entry | None]:
             return [self.find(above[names[:-1]], names[-1]) for names in together]
@@ -197,5 +200,10 @@ def _is_directory(entry: Entry | None) -> bool:
 
 
 def _walk(names: tuple[str, ...], found: dict[tuple[str, ...], Entry]) -> Walk:
-    length = next((at for at in range(1, 1 + len(names)) if names[:at] not in found), 1 + len(names))
-    return Walk(tuple(found[names[:at]] for at in range(length)), names[length - 1 :])
+    entries: list[Entry] = []
+    for at in range(1 + len(names)):
+        entry = found.get(names[:at])
+        if entry is None:
+            return Walk(tuple(entries), names[at - 1 :])
+        entries.append(entry)
+    return Walk(tuple(entries), ())
