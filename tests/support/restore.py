@@ -29,6 +29,7 @@ from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.namespace.partitioned.contents import PartitionedLog
 from commitlog.namespace.partitioned.dataset import SerialEngine
+from commitlog.namespace.partitioned.objects import ObjectListing
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.oplog import OperationLog
@@ -53,6 +54,7 @@ class World:
 
     Attributes:
         engine: divides the work of restores into partitions; None: they are not divided.
+        listing: the list of objects for checks in partitions; by default the store is listed.
     """
 
     clock: ManualClock
@@ -61,6 +63,7 @@ class World:
     log: OperationLog
     words: Random
     engine: SerialEngine | None = None
+    listing: ObjectListing | None = None
 
     @cached_property
     def lake(self) -> Namespace:
@@ -128,7 +131,8 @@ class World:
         if self.engine is None:
             return None
         access = Restorer(table=self.table, store=self.store, log=self.log, name=LAKE)
-        return partial(PartitionedSurveyor.of, self.engine, lambda: nullcontext(access))
+        open_access = lambda: nullcontext(access)  # noqa: E731
+        return partial(PartitionedSurveyor.of, self.engine, open_access, listing=self.listing)
 
     def entries(self, table: ServiceTable) -> dict[Key, Entry]:
         """Return all entries of a table."""

@@ -43,10 +43,12 @@ class FsckReport:
         findings: the problems, the worst first.
         entries: number of files and directories.
         records: number of records in the table.
-        objects: number of objects that were looked up in the store.
+        objects: number of files whose objects were compared with the store.
         operations: number of pending operations in the log.
         states: number of states read from the log; one item counts once for each of its changes.
-        listed: number of objects that the store listed.
+        listed: number of objects that the store, or its inventory, listed.
+        listed_at: epoch seconds of the inventory; what happened to objects since may not be found. None
+            if the store was asked.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -56,6 +58,7 @@ class FsckReport:
     operations: int = 0
     states: int = 0
     listed: int = 0
+    listed_at: float | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -109,6 +112,9 @@ class Checker:
             if progress is not None:
                 progress(now)
 
+        def count_listed(number: int) -> None:
+            notify(evolve(so_far, listed=so_far.listed + number))
+
         survey = self.surveyor.survey(
             lambda now: notify(
                 evolve(so_far, entries=now.entries, records=now.records, states=now.states)
@@ -138,14 +144,12 @@ class Checker:
         if survey.has_log:
             found += self._metadata(snapshot.metadata, survey.log_metadata)
         if self.store is not None and self.objects:
-            for files, each in self.surveyor.compare_with_store(checks, self.store):
+            for files, each in self.surveyor.compare_with_store(checks, self.store, count_listed):
                 found += each
                 notify(evolve(so_far, objects=so_far.objects + files))
             found += self._store_identity(self.store, snapshot.metadata)
         if self.store is not None and self.orphans:
-            found += self._orphans(
-                self.store, lambda listed: notify(evolve(so_far, listed=so_far.listed + listed))
-            )
+            found += self._orphans(self.store, count_listed)
         if found:
             self.clock.sleep(self.grace)
             confirmer = Confirmer(table=self.table, read_log=self.surveyor.read_log, store=self.store)

@@ -23,6 +23,7 @@ __all__ = [
     "check_records",
     "compare_with_log",
     "compare_with_store",
+    "find_existing",
     "find_unlisted",
     "has_content",
     "is_logged",
@@ -218,6 +219,14 @@ def look_up(
                 if info is None or entry.data is None or not has_content(entry.data, info)
             ],
         )
+
+
+def find_existing(store: StoreReader, paths: Iterable[str]) -> Iterator[ObjectInfo]:
+    """Yield those of some objects that exist; they are looked up, some at a time."""
+    left = iter(paths)
+    while batch := list(islice(left, _WINDOW)):
+        heads = [store.begin_head(path) for path in batch]
+        yield from filter(None, (head().info for head in heads))
 
 
 def find_unlisted(store: StoreReader, listed: Collection[str]) -> Iterator[tuple[int, frozenset[str]]]:

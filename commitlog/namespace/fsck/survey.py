@@ -111,9 +111,15 @@ class Surveyor(abc.ABC):
 
     @abc.abstractmethod
     def compare_with_store(
-        self, checks: TreeChecks, store: StoreReader
+        self, checks: TreeChecks, store: StoreReader, notify: Callable[[int], object]
     ) -> Iterator[tuple[int, list[Finding]]]:
-        """Look up the objects of all files; see `cross_checks.compare_with_store`."""
+        """Compare the objects of all files; see `cross_checks.compare_with_store`.
+
+        Args:
+            checks: the checks of the suspect records.
+            store: reader of the objects.
+            notify: called with the number of listed objects, if objects are listed for this.
+        """
 
     @abc.abstractmethod
     def find_orphans(
@@ -190,9 +196,9 @@ class TableSurveyor(Surveyor):
         """See `Surveyor.add_ancestors`: the snapshot has all directories."""
 
     def compare_with_store(
-        self, checks: TreeChecks, store: StoreReader
+        self, checks: TreeChecks, store: StoreReader, notify: Callable[[int], object]
     ) -> Iterator[tuple[int, list[Finding]]]:
-        """See `Surveyor.compare_with_store`."""
+        """See `Surveyor.compare_with_store`: each object is looked up."""
         return compare_with_store(checks, store, self._entries())
 
     def find_orphans(

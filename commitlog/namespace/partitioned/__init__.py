@@ -7,6 +7,7 @@ together the records that one rule needs::
     cycles      cycles of directories, found by pointer doubling
     contents    the contents of a log, for a restore
     survey      the records that may be wrong, for a check
+    objects     the objects of the store, compared with the records
     table       the records of the table, for a new log
     listing     the objects of a store, in ranges of about the same size
 """

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew, NotFound
-from commitlog.namespace.fsck.cross_checks import compare_with_store, is_looked_up, look_up
+from commitlog.namespace.fsck.cross_checks import compare_with_store
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import (
     LogSnapshot,
@@ -29,7 +29,6 @@ from commitlog.namespace.fsck.references import (
     IN_LOG,
     References,
     described_references,
-    may_be_orphan,
     object_of,
     referenced_objects,
 )
@@ -53,7 +52,8 @@ from commitlog.namespace.partitioned.contents import (
 )
 from commitlog.namespace.partitioned.cycles import edges_of_cycles
 from commitlog.namespace.partitioned.dataset import Dataset, Engine, Keyed, OpenAccess
-from commitlog.namespace.write.content import is_content, is_content_prefix
+from commitlog.namespace.partitioned.objects import ObjectListing, StoredObjects, StoreListing
+from commitlog.namespace.write.content import is_content
 from commitlog.oplog import Operation, OperationLog
 from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, Key, UnreadableItem
@@ -107,6 +107,7 @@ class PartitionedSurveyor(Surveyor, References):
         keys: keys of the namespace.
         log: the log of the table's epoch, if there is one.
         epoch: the epoch of the table.
+        objects: compares the objects of the store.
     """
 
     engine: Engine
@@ -114,20 +115,35 @@ class PartitionedSurveyor(Surveyor, References):
     keys: Keys
     log: OperationLog | None
     epoch: Epoch
+    objects: StoredObjects
     _scanned: Dataset[_FoundRecord | _ScanReport] = field(init=False)
     _tree: Dataset[_FoundRecord] = field(init=False)
 
     @classmethod
     def of(
-        cls, engine: Engine, open_access: OpenAccess, keys: Keys, log: FencedLog | None
+        cls,
+        engine: Engine,
+        open_access: OpenAccess,
+        keys: Keys,
+        log: FencedLog | None,
+        *,
+        listing: ObjectListing | None = None,
     ) -> PartitionedSurveyor:
-        """Return a surveyor; see `commitlog.namespace.fsck.survey.OpenSurveyor`."""
+        """Return a surveyor; see `commitlog.namespace.fsck.survey.OpenSurveyor`.
+
+        `listing` is the list of the store's objects; by default the store is listed.
+        """
         return cls(
             engine=engine,
             open_access=open_access,
             keys=keys,
             log=None if log is None else log.current,
             epoch=FIRST if log is None else log.epoch(),
+            objects=StoredObjects(
+                engine=engine,
+                open_access=open_access,
+                listing=StoreListing() if listing is None else listing,
+            ),
         )
 
     def survey(self, notify: Callable[[SurveyReport], object]) -> SurveyReport:
@@ -170,19 +186,13 @@ class PartitionedSurveyor(Surveyor, References):
         self._add_directories(snapshot, above)
 
     def compare_with_store(
-        self, checks: TreeChecks, store: StoreReader
+        self, checks: TreeChecks, store: StoreReader, notify: Callable[[int], object]
     ) -> Iterator[tuple[int, list[Finding]]]:
-        """See `Surveyor.compare_with_store`."""
-        files = self._scanned.map(_own_files).union(
-            self._scanned.map(_by_directory_in_store).group(_looked_up_in_directory)
-        )
-        snapshot, number = Snapshot(), 0
-        for each in files.map(partial(_look_up, self.open_access)).collect():
-            if isinstance(each, int):
-                number += each
-            else:
-                snapshot.keep(each)
-        entries = list(snapshot.entries.values())
+        """See `Surveyor.compare_with_store`. The objects are listed, and suspect ones are looked up."""
+        number, entries = self.objects.differing(self._scanned.map(_records_alone), notify)
+        snapshot = Snapshot()
+        for entry in entries:
+            snapshot.keep(entry)
         self._add_directories(snapshot, {entry.parent for entry in entries})
         findings = compare_with_store(TreeChecks(snapshot, self.keys), store, entries)
         yield number, [finding for _, found in findings for finding in found]
@@ -192,17 +202,8 @@ class PartitionedSurveyor(Surveyor, References):
     ) -> list[ObjectInfo]:
         """See `Surveyor.find_orphans`. The store is listed by the prefixes of content, in parallel."""
         call = partial(_referenced_by_path, self.open_access, None)
-        segments = self.engine.distribute(self._segments())
-        listing = partial(_listed_by_path, self.open_access, until)
-        prefixes = self.engine.distribute(self._content_prefixes()).map(listing).keep()
-        notify(sum(number for _, _, number in prefixes.map(_numbers_alone).collect()))
-        by_path: Dataset[Keyed[ObjectInfo | None]] = segments.map(call)
-        by_path = by_path.union(prefixes.map(_objects_alone))
-        left = {info.path: info for info in by_path.group(_unreferenced).collect()}
-        if left:  # the scan may have missed a record that was moved meanwhile
-            for path in self.find(left):
-                del left[path]
-        return [info for _, info in sorted(left.items())]
+        referenced = self.engine.distribute(self._segments()).map(call)
+        return self.objects.unreferenced(referenced, self.find, until=until, notify=notify)
 
     def find(self, paths: Collection[str]) -> frozenset[str]:
         """See `References.find`."""
@@ -225,14 +226,6 @@ class PartitionedSurveyor(Surveyor, References):
     def _segments(self) -> list[tuple[int, int]]:
         count = _SEGMENTS * self.engine.partitions
         return [(number, count) for number in range(count)]
-
-    def _content_prefixes(self) -> list[tuple[str, ...]]:
-        """Return the prefixes of content that the store has, in groups."""
-        with self.open_access() as access:
-            pages = access.store.list_pages(delimiter="/")
-            found = [each for page in pages for each in page.prefixes if is_content_prefix(each)]
-        size = max(1, -(-len(found) // (_SEGMENTS * self.engine.partitions)))
-        return [tuple(found[start : start + size]) for start in range(0, len(found), size)]
 
     def _logged_among(self, paths: frozenset[str]) -> set[str]:
         """Return the objects to which files of the log refer, committed or pending."""
@@ -699,46 +692,7 @@ def _edges_alone(facts: Iterator[_Fact]) -> Iterator[tuple[str, str]]:
     return ((id, parent) for kind, id, parent in facts if kind == "edge")
 
 
-# -- comparing with the store --------------------------------------------------------------------------
-
-
-def _own_files(scanned: Iterator[object]) -> Iterator[Entry]:
-    """Yield the files whose objects belong to the namespace: no binding concerns them."""
-    for record in _records_alone(scanned):
-        if isinstance(record, Entry) and record.data is not None and record.data.own:
-            yield record
-
-
-def _by_directory_in_store(scanned: Iterator[object]) -> Iterator[Keyed[Entry]]:
-    """Yield the other files by their directory, and the directories."""
-    for record in _records_alone(scanned):
-        if isinstance(record, Entry):
-            if record.is_directory:
-                yield record.id, (0, record.key.hash, record.name), record
-            elif record.data is not None and not record.data.own:
-                yield record.parent, (1, record.key.hash, record.name), record
-
-
-def _looked_up_in_directory(id: str, entries: Iterator[Entry]) -> Iterator[Entry]:
-    directories: list[Entry] = []
-    for entry in entries:
-        if entry.is_directory:
-            directories.append(entry)
-        elif is_looked_up(directories[0] if len(directories) == 1 else None, entry):
-            yield entry
-
-
-def _look_up(open_access: OpenAccess, files: Iterator[Entry]) -> Iterator[int | Entry]:
-    """Yield the files whose objects are missing or changed, and the number of files."""
-    total = 0
-    with open_access() as access:
-        for number, odd in look_up(StoreReader.of(access.store), files):
-            total += number
-            yield from (entry for entry, _ in odd)
-    yield total
-
-
-# -- unreferenced objects ------------------------------------------------------------------------------
+# -- references to objects -----------------------------------------------------------------------------
 
 
 def _referenced_by_path(
@@ -761,34 +715,6 @@ def _described(
         for segment, count in segments:
             scan = partial(access.table.scan, segment=segment, segments=count)
             yield from described_references(scan, paths)
-
-
-def _listed_by_path(
-    open_access: OpenAccess, until: float, groups: Iterator[tuple[str, ...]]
-) -> Iterator[Keyed[ObjectInfo | int]]:
-    """Yield the objects below prefixes that may be orphans, and the number of objects."""
-    number = 0
-    with open_access() as access:
-        for prefix in chain.from_iterable(groups):
-            for info in access.store.list(prefix):
-                number += 1
-                if may_be_orphan(info, until):
-                    yield info.path, 1, info
-    yield "", 2, number
-
-
-def _numbers_alone(listed: Iterator[Keyed[Any]]) -> Iterator[Keyed[int]]:
-    return (each for each in listed if each[1] == 2)
-
-
-def _objects_alone(listed: Iterator[Keyed[Any]]) -> Iterator[Keyed[ObjectInfo | None]]:
-    return (each for each in listed if each[1] == 1)
-
-
-def _unreferenced(path: str, values: Iterator[ObjectInfo | None]) -> Iterator[ObjectInfo]:
-    info = next(values)  # a reference comes first
-    if info is not None:
-        yield info
 
 
 def _states_with_objects(

@@ -42,7 +42,7 @@ from commitlog.stores.api import (
 )
 from commitlog.stores.body import PUT_LIMIT, Body, chunks, split_body
 
-__all__ = ["Content", "is_content", "is_content_prefix", "is_own"]
+__all__ = ["Content", "content_prefixes", "is_content", "is_content_prefix", "is_own"]
 
 _OWN = re.compile(r"([0-9a-f]{3})/\1[0-9a-f]{29}")
 _PREFIX = re.compile(r"[0-9a-f]{3}/")
@@ -238,6 +238,16 @@ def is_content_prefix(prefix: str) -> bool:
     (True, False)
     """
     return _PREFIX.fullmatch(prefix) is not None
+
+
+def content_prefixes(start: str) -> list[str]:
+    """Return all prefixes of content that begin with some lower-case hexadecimal digits.
+
+    >>> content_prefixes("0b")[:2], len(content_prefixes(""))
+    (['0b0/', '0b1/'], 4096)
+    """
+    left = 3 - len(start)
+    return [f"{start}{number:0{left}x}/" if left else f"{start}/" for number in range(16**left)]
 
 
 def is_own(path: str) -> bool:

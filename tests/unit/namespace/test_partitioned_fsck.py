@@ -21,7 +21,7 @@ from support.restore import Dies, History, World, act, fill, leave_pending, worl
 def engine(seed: int, partitions: int | None = None) -> SerialEngine:
     """Return an engine that shuffles records."""
     random = Random(seed)
-    return SerialEngine(partitions=partitions or random.choice([1, 2, 5]), shuffle=random.shuffle)
+    return SerialEngine(partitions=partitions or random.randint(1, 16), shuffle=random.shuffle)
 
 
 def checked(at: World, by: SerialEngine | None, lake: Namespace | None, **how: Any) -> FsckReport:
