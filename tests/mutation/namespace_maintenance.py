@@ -106,7 +106,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "RestoreClaim.remove_all",
-                "self.table.transact([*batch, self.precondition])",
+                "self.table.transact([*batch, self.removal])",
                 "self.table.transact(batch)",
             )
         ),
@@ -121,6 +121,30 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         story=(
             "R's removal of the old records is late, and S restores the namespace meanwhile. When R's "
             "request arrives, it removes these records, but leaves S's metadata record."
+        ),
+    ),
+    Mutant(
+        name="a restore that removes its own records",
+        where="namespace.md#when-the-table-is-lost",
+        rule="a late request to remove old records has no effect once new ones are written",
+        edit=Edit(
+            (
+                "RestoreClaim.remove_all",
+                "self.table.transact([*batch, self.removal])",
+                "self.table.transact([*batch, self.precondition])",
+            )
+        ),
+        setting=naming(
+            {"R": [restore(replace=True)]},
+            forced=(Forced("R table.transact", Fault.DUPLICATED, 3),),
+            kind=MaintenanceWorld,
+            backup=True,
+            **_TREE,
+        ),
+        caught="restored records differ",
+        story=(
+            "The network delivers R's removal of the old records a second time, after R has restored "
+            "them. On a cluster, a task that was taken for dead does the same."
         ),
     ),
     Mutant(

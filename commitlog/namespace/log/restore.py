@@ -199,6 +199,7 @@ class Restorer:
         if replace:
             for removed in contents.remove_all(writer):
                 notify(evolve(report, removed=removed))
+            claim.end_removal()
         notify(evolve(report, decided=decided, epoch=metadata.epoch.number))
 
         def written(group: WriteReport) -> None:

@@ -268,11 +268,13 @@ class RestoreClaim:
         table: the table that is written.
         keys: keys of the namespace.
         precondition: the check that no other restore began later.
+        removal: the check that this restore still removes old records; None if it removes none.
     """
 
     table: Table
     keys: Keys
     precondition: Check
+    removal: Check | None = None
 
     @staticmethod
     def check(table: Table, keys: Keys, *, replace: bool) -> Item | None:
@@ -309,7 +311,14 @@ class RestoreClaim:
         found = cls.check(table, keys, replace=replace)
         own = {**key_items(place), "word": id, "replaces": replace, "epoch": epoch}
         seen = Absent() if found is None else Equals("word", str(found["word"]))
-        claim = cls(table=table, keys=keys, precondition=Check(place, Equals("word", id)))
+        claim = cls(
+            table=table,
+            keys=keys,
+            precondition=Check(place, Equals("word", id)),
+            removal=Check(place, Equals("removes", id)) if replace else None,
+        )
+        if replace:
+            own["removes"] = id
         if found is not None and int(found.get("epoch", 0)) > epoch:
             raise claim.superseded()
         writes: list[Write] = [Put(own, seen)]
@@ -332,9 +341,12 @@ class RestoreClaim:
     def remove_all(self, *, segment: int = 0, segments: int = 1) -> Iterator[int]:
         """Remove all records of the namespace; yield the number removed so far. Raises `Conflict`.
 
+        Nothing is removed after `end_removal`.
+
         Args:
             segment, segments: the part of the table to scan, as of `Table.scan`; by default all.
         """
+        assert self.removal is not None
         mine = f"{self.keys.namespace}/"
         unreadable: list[Key] = []
 
@@ -351,11 +363,26 @@ class RestoreClaim:
         removed = 0
         while batch := [Delete(key) for key in islice(others, MAX_TRANSACTION_WRITES - 1)]:
             try:
-                self.table.transact([*batch, self.precondition])
+                self.table.transact([*batch, self.removal])
             except TransactionCanceled as error:
                 raise self.superseded() from error
             removed += len(batch)
             yield removed
+
+    def end_removal(self) -> None:
+        """End the removal of old records, before the first new one is written. Raises `Conflict`.
+
+        A late request to remove records, or one of a task that runs twice, has no effect afterwards.
+        """
+        place = self.precondition.key
+        found = self.table.get(place)
+        if found is None:
+            raise self.superseded()
+        item = {name: value for name, value in found.items() if name != "removes"}
+        try:
+            self.table.transact([Put(item, self.precondition.condition)])
+        except TransactionCanceled as error:
+            raise self.superseded() from error
 
     def finish(self, metadata: Item) -> None:
         """Write the metadata and end the restore; raise `Conflict` if another restore has begun."""

@@ -49,7 +49,7 @@ from commitlog.namespace.partitioned.cycles import Edge, edges_of_cycles
 from commitlog.namespace.partitioned.dataset import Dataset, Engine, Keyed, OpenAccess
 from commitlog.oplog import Decision, Operation
 from commitlog.oplog.record_directory import NameRange
-from commitlog.tables.api import Check
+from commitlog.tables.api import Check, Table
 
 __all__ = [
     "PartitionedLog",
@@ -310,7 +310,8 @@ class PartitionedLog(LogContents):
 
     def remove_all(self, writer: RestoreWriter) -> Iterator[int]:
         """See `LogContents.remove_all`."""
-        access = _WriterAccess(self.open_access, writer.keys, writer.claim.precondition)
+        claim = writer.claim
+        access = _WriterAccess(self.open_access, writer.keys, claim.precondition, claim.removal)
         count = _RANGES * self.engine.partitions
         segments = [(number, count) for number in range(count)]
         yield sum(self.engine.distribute(segments).map(partial(_remove, access)).collect())
@@ -707,13 +708,20 @@ class _WriterAccess:
     open_access: OpenAccess
     keys: Keys
     precondition: Check
+    removal: Check | None = None
+
+    def claim(self, table: Table) -> RestoreClaim:
+        """Return the claim of the restore, for the requests of a task."""
+        return RestoreClaim(
+            table=table, keys=self.keys, precondition=self.precondition, removal=self.removal
+        )
 
 
 def _write(access: _WriterAccess, states: Iterator[State]) -> Iterator[WriteReport | Entry]:
     """Write the records of states; yield a report, and the files that may have lost their content."""
     total = WriteReport(files=0, directories=0, garbage=0, records=0, lost=())
     with access.open_access() as parts:
-        claim = RestoreClaim(table=parts.table, keys=access.keys, precondition=access.precondition)
+        claim = access.claim(parts.table)
         writer = RestoreWriter(table=parts.table, store=parts.store, keys=access.keys, claim=claim)
         for group in writer.write(state for state in states if state.item_id != "m"):
             yield from group.lost
@@ -731,7 +739,7 @@ def _describe_lost(access: _WriterAccess, written: Iterator[WriteReport | Entry]
     if first is None:
         return
     with access.open_access() as parts:
-        claim = RestoreClaim(table=parts.table, keys=access.keys, precondition=access.precondition)
+        claim = access.claim(parts.table)
         writer = RestoreWriter(table=parts.table, store=parts.store, keys=access.keys, claim=claim)
         yield from writer.lost(chain([first], entries))
 
@@ -739,6 +747,6 @@ def _describe_lost(access: _WriterAccess, written: Iterator[WriteReport | Entry]
 def _remove(access: _WriterAccess, segments: Iterator[tuple[int, int]]) -> Iterator[int]:
     """Remove the records of the namespace in segments of the table; yield their number."""
     with access.open_access() as parts:
-        claim = RestoreClaim(table=parts.table, keys=access.keys, precondition=access.precondition)
+        claim = access.claim(parts.table)
         for segment, count in segments:
             yield max(claim.remove_all(segment=segment, segments=count), default=0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -11,11 +12,11 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commitlog.errors import AlreadyExists, Conflict, Fenced, NotFound
+from commitlog.errors import AlreadyExists, CommitError, Conflict, Fenced, NotFound
 from commitlog.namespace import Namespace, RestoreReport
 from commitlog.namespace.model.keys import NAMESPACES
 from commitlog.namespace.partitioned.cycles import edges_of_cycles
-from commitlog.namespace.partitioned.dataset import SerialEngine
+from commitlog.namespace.partitioned.dataset import SerialDataset, SerialEngine
 from commitlog.oplog import Decision
 from commitlog.tables.api import Item
 from support.namespace import ServiceTable
@@ -188,6 +189,44 @@ def test_tasks_can_run_again() -> None:
     done = at.restorer(table).restore()
     assert rows(table) == expected
     assert done.files == 5
+
+
+def late_attempts(random: Random) -> Callable[..., Any]:
+    """Return `SerialDataset.map` in which earlier tasks run once more before a task.
+
+    A scheduler that has taken a process for dead runs its task elsewhere, and that process may go on.
+    """
+    real = SerialDataset.map
+    tasks: list[Callable[[], object]] = []
+
+    def with_late_attempts(self: Any, call: Callable[..., Any]) -> Any:
+        def again(records: Iterator[Any]) -> Any:
+            given = list(records)
+            for task in random.sample(tasks, min(3, len(tasks))):
+                with suppress(CommitError):
+                    task()
+            tasks.append(lambda: list(call(iter(given))))
+            return call(iter(given))
+
+        return real(self, again)
+
+    return with_late_attempts
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_late_attempts_at_tasks_change_nothing(seed: int) -> None:
+    """Those that remove old records have no effect once new ones are written."""
+    at = world()
+    fill(at.lake, at.clock)
+    expected, _ = restored(at, None)
+    table = at.lost()
+    for item in at.table.scan():
+        table.put(item)
+    at.engine = engine(seed, 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SerialDataset, "map", late_attempts(Random(seed)))
+        at.restorer(table).restore(replace=True)
+    assert rows(table) == expected
 
 
 @given(

@@ -65,7 +65,7 @@ def world_with(case: Case, *, rate: float) -> World:
 
 def case(name: str, programs: Mapping[str, Program], *faults: Fault, **options: Any) -> Case:
     """Return a case; options are those of `Case` and of its world."""
-    own = {option: options.pop(option) for option in ("expected", "most") if option in options}
+    own = {option: options.pop(option) for option in ("expected", "most", "delays") if option in options}
     return Case(name=name, programs=programs, faults=faults, options={**TREE, **options}, **own)
 
 
@@ -118,6 +118,14 @@ SMALL = [
         "a restore over an old backup, a crash",
         {"A": [delete("d/f")], "R": [20.0, restore(replace=True)]},
         Fault.CRASHED,
+        backup=True,
+        expected=("restore: done",),
+    ),
+    case(
+        "a restore over an old backup, and requests that arrive twice",
+        {"A": [delete("d/f")], "R": [20.0, restore(replace=True)]},
+        Fault.DUPLICATED,
+        delays=(0.0,),
         backup=True,
         expected=("restore: done",),
     ),
