@@ -228,7 +228,7 @@ class Maintenance:
             Fenced: the log belongs to another table, and `take_over` is False.
             CorruptRecord, FormatTooNew: a record of the table cannot be read; nothing was written.
             Conflict: a change may be in progress, and nothing was written; or another client restores
-                the namespace, and continues.
+                the namespace, or writes the log again, and continues.
         """
         if self._context.changes.log is None:
             raise ConfigurationError("the namespace was opened without a log: give it one")

@@ -29,6 +29,7 @@ from sim.namespace.maintenance.actions import (
     move,
     repair,
     restore,
+    rewrite_log,
     same_names,
     share_object,
     share_object_before,
@@ -145,6 +146,37 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         story=(
             "The network delivers R's removal of the old records a second time, after R has restored "
             "them. On a cluster, a task that was taken for dead does the same."
+        ),
+    ),
+    Mutant(
+        name="a rewrite of the log that ends after a later one",
+        where="namespace.md#when-the-table-is-lost",
+        rule="of two rewrites of the log at once, the one that began last continues",
+        edit=Edit(
+            (
+                "LogRewriter._predecessor",
+                "if NamespaceMetadata.from_item(found).epoch.number > epoch.number:\n"
+                "    raise self._superseded()",
+                "",
+            )
+        ),
+        setting=naming({"R": [rewrite_log()], "S": [rewrite_log()]}, kind=MaintenanceWorld, **_TREE),
+        caught="the table cannot be changed",
+        story=(
+            "R sees that no later epoch is claimed. S claims one and ends. R puts its own epoch into "
+            "the metadata record. Both have succeeded, but the log has a later epoch than the table."
+        ),
+    ),
+    Mutant(
+        name="a rewrite of the log that leaves the rest to an earlier one",
+        where="namespace.md#when-the-table-is-lost",
+        rule="of two rewrites of the log at once, the one that began last continues",
+        edit=Edit(("namespace.log.rewrite:_TRIES", "_TRIES = 3", "_TRIES = 1")),
+        setting=naming({"R": [rewrite_log()], "S": [rewrite_log()]}, kind=MaintenanceWorld, **_TREE),
+        caught="the table cannot be changed",
+        story=(
+            "R ends after S has claimed the next epoch, and before S ends. S finds R's metadata record, "
+            "and gives up. Nobody else ends the epoch of S, which fences the table."
         ),
     ),
     Mutant(

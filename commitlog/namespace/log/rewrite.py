@@ -37,6 +37,9 @@ __all__ = [
 #: Seconds between two checks for running changes.
 _PAUSE = 10.0
 
+#: Maximum number of attempts to replace the metadata record.
+_TRIES = 3
+
 
 @frozen(kw_only=True)
 class LogRewriteReport:
@@ -73,8 +76,7 @@ class LogRewriter:
 
     def rewrite(self, *, take_over: bool, older_than: float) -> LogRewriteReport:
         """Rewrite the log: see `Maintenance.rewrite_log`."""
-        item = self._metadata()
-        metadata = NamespaceMetadata.from_item(item)
+        metadata = NamespaceMetadata.from_item(self._metadata())
         metadata.check(writing=True)
         self._check_epoch(metadata.epoch, take_over=take_over)
         self.states.check()  # before the epoch begins
@@ -86,21 +88,57 @@ class LogRewriter:
                 " old. Nothing was written"
             )
         epoch = self.epochs.claim(id=self.new_id(), table=self.table.url)
-        self._wait(metadata.epoch, older_than)
+        # Another rewrite may have ended before the claim. One that ends later has fenced its clients.
+        now = self.table.get(self.keys.metadata)
+        if now is None:
+            raise self._superseded()
+        self._wait(NamespaceMetadata.from_item(now).epoch, older_than)
         checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
-        new = evolve(metadata.of(epoch), change_id=epoch.id).to_item()
+        new = _next(now, epoch)
         state = State(item_id="m", version=1, item=new, began=self.clock.epoch())
         parts = self.states.save(epoch, state)
+        self._predecessor(new, epoch)  # else a restore may have removed records before they were read
         checkpoints.make_current(parts, after=None)
-        try:
-            self.table.transact([Put(new, Equals("body", item["body"]))], token=epoch.id)
-        except TransactionCanceled as error:
-            if self.table.get(self.keys.metadata) != new:
-                raise Conflict(
-                    f"another client restores namespace {self.keys.namespace!r}, or rewrites its log:"
-                    " this call has stopped and left the rest to that client"
-                ) from error
+        self._finish(new, epoch)
         return LogRewriteReport(epoch=epoch.number, states=parts.states - 1)
+
+    def _finish(self, new: Item, epoch: Epoch) -> None:
+        """Replace the metadata record. Raises `Conflict` if another client has begun later."""
+        for _ in range(_TRIES):
+            item = self._predecessor(new, epoch)
+            if item == new:
+                return
+            try:
+                self.table.transact([Put(new, Equals("body", item["body"]))], token=self.new_id())
+                return
+            except TransactionCanceled:
+                continue  # a rewrite that claimed an earlier epoch has ended: it changes no other record
+        raise self._superseded()
+
+    def _predecessor(self, new: Item, epoch: Epoch) -> Item:
+        """Return the metadata record that `new` may replace, or `new` itself.
+
+        Raises `Conflict` if a later epoch was claimed, or a restore has begun. A restore removes the
+        metadata record first.
+        """
+        try:
+            self.epochs.check(epoch)
+        except Fenced as error:
+            raise self._superseded() from error
+        found = self.table.get(self.keys.metadata)
+        if found == new:
+            return new
+        if found is None or _next(found, epoch) != new:
+            raise self._superseded()
+        if NamespaceMetadata.from_item(found).epoch.number > epoch.number:
+            raise self._superseded()
+        return found
+
+    def _superseded(self) -> Conflict:
+        return Conflict(
+            f"another client restores namespace {self.keys.namespace!r}, or rewrites its log:"
+            " this call has stopped and left the rest to that client"
+        )
 
     def _metadata(self) -> Item:
         item = self.table.get(self.keys.metadata)
@@ -129,6 +167,11 @@ class LogRewriter:
                 return
             self.clock.sleep(_PAUSE)
         raise Conflict("other clients still log changes of this table: stop them, and try again")
+
+
+def _next(item: Item, epoch: Epoch) -> Item:
+    """Return a metadata record with another epoch."""
+    return evolve(NamespaceMetadata.from_item(item).of(epoch), change_id=epoch.id).to_item()
 
 
 class TableStates(abc.ABC):

@@ -38,6 +38,15 @@ def compact_log() -> Action:
     )
 
 
+def rewrite_log() -> Action:
+    """Write the log again from the table."""
+    return Action(
+        name="rewrite",
+        call=lambda namespace: namespace.maintenance.rewrite_log(older_than=0) and None,
+        changes="many",
+    )
+
+
 def fsck(*, spared: Collection[str] = (), **options: Any) -> Action:
     """Check an undamaged namespace.
 

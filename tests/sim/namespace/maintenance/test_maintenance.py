@@ -39,6 +39,7 @@ from sim.namespace.maintenance.actions import (
     move,
     repair,
     restore,
+    rewrite_log,
     same_names,
     share_object,
     share_object_before,
@@ -128,6 +129,11 @@ SMALL = [
         delays=(0.0,),
         backup=True,
         expected=("restore: done",),
+    ),
+    case(
+        "two rewrites of the log",
+        {"R": [rewrite_log()], "S": [rewrite_log()]},
+        expected=("rewrite: done", "rewrite: Conflict"),
     ),
     case(
         "a repair of unreferenced objects beside a job",
@@ -245,6 +251,12 @@ LARGE = [
         stable=False,
     ),
     case("two restores, a fault", {"R": [restore()], "S": [restore()]}, *_LOSSES),
+    case(
+        "two rewrites of the log beside a write, a fault",
+        {"R": [rewrite_log()], "S": [rewrite_log()], "A": [30.0, write("d/f", b"1")]},
+        *_LOSSES,
+        exact=False,
+    ),
     case(
         "two restores over an old backup, a crash",
         {"R": [restore(replace=True)], "S": [restore(replace=True)]},

@@ -60,6 +60,7 @@ FOREIGN = ("others", "old")
 _REFUSALS = {
     "compact": ("done", "unknown", "Unavailable", "Conflict"),
     "restore": ("done", "unknown", "Unavailable", "Conflict", "AlreadyExists"),
+    "rewrite": ("done", "unknown", "Unavailable", "Conflict"),
 }
 
 #: The beginning of a request of a node in the trace, and the requests that change nothing.
@@ -323,6 +324,7 @@ class MaintenanceWorld(NamespaceWorld):
         compacted twice: it still has the whole namespace, and nothing else.
         """
         self._finish_restores()
+        self._finish_rewrites()
         if self.auditor.spared:
             self._finish_repairs()
         outcomes = super().judge()
@@ -353,6 +355,14 @@ class MaintenanceWorld(NamespaceWorld):
             restorer = Restorer(table=self.elsewhere, store=self.store, log=self._log(), name=NAME)
             restorer.restore(decide=self._decider(last.decide), replace=replace)
         self._move_all()
+
+    def _finish_rewrites(self) -> None:
+        rewrites = [call for call in self.calls if call.do.name == "rewrite"]
+        if not rewrites or self._has_the_log(self.table):
+            return
+        ended = {call.outcome for call in rewrites} <= {"done", "Conflict"}
+        assert not ended, "all rewrites have ended, but the table cannot be changed"
+        self._owner().maintenance.rewrite_log(older_than=0)
 
     def _finish_repairs(self) -> None:
         self._watching = False

@@ -1,0 +1,143 @@
+"""Rewrites of a log from the table, while other clients rewrite or restore the same namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from commitlog.errors import Conflict
+from commitlog.namespace.partitioned.dataset import SerialEngine
+from commitlog.stores.memory import MemoryStore
+from support.namespace import InterceptedTable
+from support.restore import Dies, World, fill, records, world
+
+
+@pytest.fixture
+def at() -> World:
+    """A namespace with a bit of everything."""
+    made = world()
+    fill(made.lake, made.clock)
+    return made
+
+
+def before_requests(
+    at: World, wire: InterceptedTable, patch: pytest.MonkeyPatch, call: Callable[[str], object]
+) -> None:
+    """Let `call` run before each request to a table, and before each object that anyone stores.
+
+    Args:
+        at: the namespace.
+        wire: the connection to the table.
+        patch: ends the interception.
+        call: takes the name of the request, or the path of the object.
+    """
+
+    def put(path: str, *arguments: Any, **options: Any) -> Any:
+        call(path)
+        return MemoryStore.put(at.store, path, *arguments, **options)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        call(what)
+        perform()
+
+    patch.setattr(at.store, "put", put)
+    wire.step = step
+
+
+def check(at: World) -> None:
+    """Check that the table owns its log, and can be restored from it."""
+    at.lake.write("after", b"")
+    assert at.lake.maintenance.fsck(grace=0, objects=True).is_clean
+    elsewhere = at.lost()
+    at.restorer(elsewhere).restore(read_only=True)
+    assert records(elsewhere, at.store) == records(at.table, at.store)
+
+
+@pytest.mark.parametrize("engine", [None, SerialEngine(partitions=2)], ids=["whole", "partitioned"])
+def test_of_two_rewrites_the_one_that_began_last_continues(engine: SerialEngine | None) -> None:
+    """One of them ends, between any two requests of the other. Clients can go on in each case."""
+    ends: set[tuple[int | None, int]] = set()
+    for number in range(1000):
+        at = world()
+        fill(at.lake, at.clock)
+        at.engine = engine
+        wire, lake = at.client()
+        left, others = iter(range(number)), list[int]()
+
+        def interrupt(
+            request: str, at: World = at, left: Any = left, others: list[int] = others
+        ) -> None:
+            if not others and next(left, None) is None:
+                others.append(0)
+                others[0] = at.rewrite_log(older_than=0).epoch
+
+        mine: int | None = None
+        with pytest.MonkeyPatch.context() as patch:
+            before_requests(at, wire, patch, interrupt)
+            try:
+                mine = at.rewrite_log(lake, older_than=0).epoch
+            except Conflict:
+                assert others
+        check(at)
+        if not others:
+            break
+        ends.add((mine, others[0]))
+    assert number > 5
+    # It had claimed no epoch yet; both claimed the same; or the other one claimed the next.
+    assert ends == {(2, 1), (None, 1), (None, 2)}
+
+
+def test_a_table_that_a_restore_is_removing_is_not_saved(at: World) -> None:
+    """A restore that claimed its epoch before removes records while the rewrite reads them, and dies.
+
+    Another restore still returns all records.
+    """
+    expected = records(at.table, at.store)
+    theirs, _ = at.client()
+    wire, lake = at.client()
+    begun, go_on, over = Event(), Event(), Event()
+
+    def pause(what: str, perform: Callable[[], object]) -> None:
+        number = theirs.requests["transact"]
+        if what == "transact" and number == 1:  # the claim in the table; the epoch is claimed
+            begun.set()
+            assert go_on.wait(60)
+        if what == "transact" and number == 4:  # after the claim, the metadata record, and all others
+            raise Dies
+        perform()
+
+    def restore() -> None:
+        try:
+            at.restorer(theirs).restore(replace=True)
+        except Dies:
+            over.set()
+
+    thread = Thread(target=restore)
+    scans = 0
+
+    def before(request: str) -> None:
+        nonlocal scans
+        if request != "scan":
+            return
+        scans += 1
+        if scans == 1:  # before the rewrite claims an epoch
+            thread.start()
+            assert begun.wait(60)
+        elif scans == 2:  # after that
+            go_on.set()
+            assert over.wait(60)
+
+    theirs.step = pause
+    with pytest.MonkeyPatch.context() as patch:
+        before_requests(at, wire, patch, before)
+        with pytest.raises(Conflict):
+            at.rewrite_log(lake, older_than=0)
+    thread.join()
+    assert scans == 2
+    assert [item["place"] for item in at.table.scan()] == ["lake/r/restore"]
+    elsewhere = at.lost()
+    at.restorer(elsewhere).restore()
+    assert records(elsewhere, at.store) == expected
