@@ -1,4 +1,4 @@
-"""Measurement of work: wall time, CPU time of this process and all of its descendants, and requests.
+"""Measurement of work: wall time, CPU time and memory of this process and its descendants, and requests.
 
 The module also reports the versions of packages. Spark works in a JVM and in Python workers, which are
 children and grandchildren of the driver.
@@ -11,7 +11,7 @@ import platform
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from urllib.parse import parse_qs, urlsplit
 
 import psutil
@@ -19,7 +19,16 @@ from attrs import frozen
 
 from commitlog.testing.proxy import Proxy
 
-__all__ = ["Cost", "cost_of", "kind_of", "print_ratios", "ratio", "requests_of", "versions"]
+__all__ = [
+    "Cost",
+    "PeakMemory",
+    "cost_of",
+    "kind_of",
+    "print_ratios",
+    "ratio",
+    "requests_of",
+    "versions",
+]
 
 
 @frozen
@@ -53,6 +62,59 @@ def _cpu_seconds() -> dict[int, float]:
             continue
         spent[process.pid] = sum(times[:4])  # own and collected children's, user and system
     return spent
+
+
+class PeakMemory:
+    """Samples the memory of this process and its descendants in a thread, while it is a context.
+
+    Args:
+        kind_of: returns the kind of a process, given that process and its ancestors below this one, the
+            nearest first; "" if it does not count. This process is of the kind ``driver``.
+        interval: seconds between two samples.
+
+    Attributes:
+        megabytes: the highest sum of the resident memory of the processes of each kind.
+    """
+
+    def __init__(
+        self, kind_of: Callable[[Sequence[psutil.Process]], str], *, interval: float = 0.25
+    ) -> None:
+        self.megabytes: dict[str, float] = {}
+        self._kind_of = kind_of
+        self._interval = interval
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._kinds: dict[int, str] = {}
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._sample()
+            if self._over.wait(self._interval):
+                return
+
+    def _sample(self) -> None:
+        root = psutil.Process()
+        now = {"driver": root.memory_info().rss / 1e6}
+        for process in root.children(recursive=True):
+            try:
+                if process.pid not in self._kinds:
+                    above = [each for each in process.parents() if each.pid != root.pid]
+                    below = [each for each in above if root in each.parents()]
+                    self._kinds[process.pid] = self._kind_of([process, *below])
+                kind = self._kinds[process.pid]
+                now[kind] = now.get(kind, 0.0) + process.memory_info().rss / 1e6
+            except psutil.NoSuchProcess:
+                continue
+        for kind, megabytes in now.items():
+            self.megabytes[kind] = max(megabytes, self.megabytes.get(kind, 0.0))
 
 
 def requests_of(work: Callable[[], object], proxy: Proxy) -> tuple[float, list[str]]:

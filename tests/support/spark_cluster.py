@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of two loopback hosts, its driver, and gates for its tasks."""
+"""A standalone Spark cluster of loopback hosts, its driver, and gates for its tasks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyspark.cloudpickle
@@ -31,7 +31,7 @@ from support.spark_status import wait_for_executors, wait_for_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["HOSTS", "Cluster", "Gate", "Visitor"]
+__all__ = ["HOSTS", "Cluster", "Gate", "Visitor", "Workers"]
 
 #: Spark runs a speculative attempt on another host only.
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -161,32 +161,29 @@ def _gated_rows(port: int) -> Any:
     return rows
 
 
-class Cluster:
-    """A master, two workers of one core each, and a driver. Stops only its own processes.
+class Workers:
+    """A master, and workers of one core each. Stops only its own processes.
 
     Args:
         scratch: directory for logs and temporary files.
-        jars: value of ``spark.jars``.
-        conf: further settings of Spark.
+        hosts: the hosts of the workers, of `HOSTS`.
+        memory: memory of each worker for executors, as Spark writes it.
+
+    Attributes:
+        master: URL of the master, once it has started.
     """
 
-    def __init__(self, scratch: Path, jars: str, conf: Mapping[str, str] | None = None) -> None:
+    master: str
+
+    def __init__(self, scratch: Path, hosts: Sequence[str] = HOSTS, memory: str = "600m") -> None:
         self._scratch = scratch
-        self._conf = {**_CONF, "spark.jars": jars, **(conf or {})}
+        self._hosts = hosts
+        self._memory = memory
         self._processes: dict[str, subprocess.Popen[str]] = {}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         try:
-            self._master = self._start_master()
-            for host in HOSTS:
-                self.start_worker(host)
-            self._driver = self._start(
-                "driver",
-                [sys.executable, "-c", "from support.spark_cluster import drive; drive()"],
-                PYTHONPATH=IMPORT_PATH,
-                CLUSTER=json.dumps([self._master, self._conf]),
-            )
-            assert self.answer() == "ready"
+            self._start_all()
         except BaseException:
             self.__exit__()
             raise
@@ -196,46 +193,17 @@ class Cluster:
         for name in list(self._processes):
             self.kill(name)
 
-    def save(self, gate: Gate, **request: Any) -> None:
-        """Make the driver begin a write; see `drive`."""
-        self._ask({**request, "gate": gate.port})
-
-    def settle(self) -> None:
-        """Wait until no task is running, not even a losing attempt."""
-        self._ask(None)
-        assert self.answer() == ""
-
-    def _ask(self, request: Mapping[str, Any] | None) -> None:
-        assert self._driver.stdin is not None
-        self._driver.stdin.write(json.dumps(request) + "\n")
-        self._driver.stdin.flush()
-
-    def visitor(self, gate: Gate) -> Visitor:
-        """Wait for the next task at `gate`, and return it."""
-        if self._next(gate.socket) is not gate.socket:
-            raise RuntimeError(f"the job ended before a task came to the gate: {self.answer()}")
-        return Visitor(gate.socket.accept()[0])
-
-    def answer(self) -> str:
-        """Wait for the driver's answer, and return it."""
-        self._next()
-        assert self._driver.stdout is not None
-        answer: str = json.loads(self._driver.stdout.readline() or '"the driver has ended"')
-        return answer
-
-    def _next(self, *others: socket.socket) -> object:
-        """Wait for a line from the driver or one of `others`; return its sender."""
-        said, _, _ = select.select([*others, self._driver.stdout], [], [], _SECONDS)
-        if not said:
-            raise TimeoutError("the cluster is silent")
-        return said[0]
+    def _start_all(self) -> None:
+        self.master = self._start_master()
+        for host in self._hosts:
+            self.start_worker(host)
 
     def start_worker(self, host: str) -> None:
         """Start a worker on one of `HOSTS`."""
-        options = ["--webui-port", "0", "--cores", "1", "--memory", "600m"]
+        options = ["--webui-port", "0", "--cores", "1", "--memory", self._memory]
         work = ["--work-dir", str(self._scratch / host)]
         name = "org.apache.spark.deploy.worker.Worker"
-        command = [*_java(), name, "--host", host, *options, *work, self._master]
+        command = [*_java(), name, "--host", host, *options, *work, self.master]
         self._start(host, command, SPARK_LOCAL_IP=host)
 
     def kill(self, name: str) -> None:
@@ -283,6 +251,64 @@ class Cluster:
                 start_new_session=True,
             )
         return process
+
+
+class Cluster(Workers):
+    """Workers on all `HOSTS`, and a driver.
+
+    Args:
+        scratch: directory for logs and temporary files.
+        jars: value of ``spark.jars``.
+        conf: further settings of Spark.
+    """
+
+    def __init__(self, scratch: Path, jars: str, conf: Mapping[str, str] | None = None) -> None:
+        super().__init__(scratch)
+        self._conf = {**_CONF, "spark.jars": jars, **(conf or {})}
+
+    def _start_all(self) -> None:
+        super()._start_all()
+        self._driver = self._start(
+            "driver",
+            [sys.executable, "-c", "from support.spark_cluster import drive; drive()"],
+            PYTHONPATH=IMPORT_PATH,
+            CLUSTER=json.dumps([self.master, self._conf]),
+        )
+        assert self.answer() == "ready"
+
+    def save(self, gate: Gate, **request: Any) -> None:
+        """Make the driver begin a write; see `drive`."""
+        self._ask({**request, "gate": gate.port})
+
+    def settle(self) -> None:
+        """Wait until no task is running, not even a losing attempt."""
+        self._ask(None)
+        assert self.answer() == ""
+
+    def _ask(self, request: Mapping[str, Any] | None) -> None:
+        assert self._driver.stdin is not None
+        self._driver.stdin.write(json.dumps(request) + "\n")
+        self._driver.stdin.flush()
+
+    def visitor(self, gate: Gate) -> Visitor:
+        """Wait for the next task at `gate`, and return it."""
+        if self._next(gate.socket) is not gate.socket:
+            raise RuntimeError(f"the job ended before a task came to the gate: {self.answer()}")
+        return Visitor(gate.socket.accept()[0])
+
+    def answer(self) -> str:
+        """Wait for the driver's answer, and return it."""
+        self._next()
+        assert self._driver.stdout is not None
+        answer: str = json.loads(self._driver.stdout.readline() or '"the driver has ended"')
+        return answer
+
+    def _next(self, *others: socket.socket) -> object:
+        """Wait for a line from the driver or one of `others`; return its sender."""
+        said, _, _ = select.select([*others, self._driver.stdout], [], [], _SECONDS)
+        if not said:
+            raise TimeoutError("the cluster is silent")
+        return said[0]
 
 
 def _java() -> list[str]:

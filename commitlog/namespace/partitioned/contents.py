@@ -57,6 +57,7 @@ __all__ = [
     "ReadLog",
     "SourcedState",
     "facts_alone",
+    "newest_states",
     "parts_and_ranges",
     "states_alone",
     "store_states",
@@ -261,7 +262,7 @@ class PartitionedLog(LogContents):
     def merge(self, keys: Keys, exists: Callable[[Data], bool]) -> None:
         """See `LogContents.merge`."""
         history = self._logged.union(self.engine.distribute([tuple(self._more)]).map(_each))
-        newest = history.map(_by_item).group(_newest_of_item).keep()
+        newest = newest_states(history).keep()
         tops = [(ROOT, _EXPECTED, "expected"), (TRASH, _EXPECTED, "expected")]
         placed = (
             newest.map(_by_directory).union(self.engine.distribute(tops)).group(_in_directory).keep()
@@ -445,6 +446,11 @@ _DOUBTS = ("slot", "unknown", "narrow", "in_use", "garbage", "written")
 
 #: Orders of the facts about a directory: its own state comes first, then its entries, sorted by name.
 _SELF, _REMOVED, _EXPECTED, _ENTRY, _HIDDEN = (0, ""), (1, ""), (2, ""), 3, 4
+
+
+def newest_states(states: Dataset[SourcedState]) -> Dataset[_Fact]:
+    """Return the newest state of each item, with what the older ones show."""
+    return states.map(_by_item).group(_newest_of_item)
 
 
 def _by_item(states: Iterator[SourcedState]) -> Iterator[Keyed[SourcedState]]:
