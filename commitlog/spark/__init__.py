@@ -17,7 +17,7 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `tasks`: the part of a write that runs in a task, file by file
 * `compaction`: merging the small files of an output
 * `fsck_job`: `fsck`, checks and restores of namespaces on the executors
-* `cluster`: the executors as an engine for distributed work
+* `cluster`: the executors as an engine for distributed work; `inventory`: S3 Inventories, for checks
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
 * `ingest`: the format ``commitlog_ingest``
 * `files`: the formats of files that jobs write, and that queries and ingest read

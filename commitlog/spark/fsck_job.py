@@ -23,11 +23,13 @@ from commitlog.namespace import (
     Finding,
     FsckReport,
     LogRewriteReport,
+    Namespace,
     RepairReport,
     RestoreReport,
 )
 from commitlog.namespace.fsck.checker import AGE
 from commitlog.namespace.partitioned.contents import PartitionedLog
+from commitlog.namespace.partitioned.objects import ObjectListing, StoreListing
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.namespaces import (
@@ -38,6 +40,7 @@ from commitlog.namespaces import (
 from commitlog.oplog import Decision, Operation
 from commitlog.spark.cluster import NamespacePlace, SparkEngine
 from commitlog.spark.dataframe import write
+from commitlog.spark.inventory import open_inventory
 from commitlog.urls import Url
 
 __all__ = ["fsck"]
@@ -62,6 +65,7 @@ def fsck(
     job_id: str | None = None,
     objects: bool = False,
     orphans: bool = False,
+    inventory: str | Url | None = None,
     grace: float = 5.0,
     pending: float = 3600.0,
     age: float = AGE,
@@ -85,6 +89,7 @@ def fsck(
     job_id: str | None = None,
     objects: bool = False,
     orphans: bool = False,
+    inventory: str | Url | None = None,
     grace: float = 5.0,
     pending: float = 3600.0,
     age: float = AGE,
@@ -174,6 +179,10 @@ def fsck(
             ``relog``.
         job_id: id of this run in that output, in which it is committed once; by default a new one.
         objects, orphans, grace, pending, age: with ``verify`` and ``repair``; see `Maintenance.fsck`.
+            Executors list the store. They send HEAD for objects that are not listed as they should be.
+        inventory: with `objects` or `orphans`, URL of an S3 Inventory of the store's bucket, in place of
+            a listing: of its ``manifest.json``, or of a directory above, for the newest one. Objects
+            that were lost after it are not found, nor are younger orphans.
         dry_run, only: with ``repair``; see `Maintenance.repair`.
         unreadable: with ``restore``, what to do with parts of the log that cannot be read: ``error``, or
             ``report`` to skip them and list them (`RestoreReport.unreadable`).
@@ -196,6 +205,9 @@ def fsck(
         raise ConfigurationError(f"{', '.join(sorted(wrong))}: not an argument of the mode {mode!r}")
     if mode == "restore" and store is None:
         raise ConfigurationError("a restore needs the URL of the content and log: 'store'")
+    looks = arguments.get("objects") or arguments.get("orphans")
+    if arguments.get("inventory") is not None and not looks:
+        raise ConfigurationError("an inventory is for 'objects' and 'orphans': give one of them as well")
     if mode == "relog" and findings is not None:
         raise ConfigurationError("the mode 'relog' has no findings")
     place = NamespacePlace(
@@ -222,10 +234,18 @@ _COLUMNS = (
 )
 
 
-def _verify(engine: SparkEngine, place: NamespacePlace, **arguments: Any) -> FsckReport:
+def _verify(
+    engine: SparkEngine,
+    place: NamespacePlace,
+    *,
+    inventory: str | Url | None = None,
+    **arguments: Any,
+) -> FsckReport:
     with place.open() as (namespace, open_access):
-        open_surveyor = partial(PartitionedSurveyor.of, engine, open_access)
-        return namespace.maintenance.fsck(open_surveyor=open_surveyor, **arguments)
+        listing = _listing(namespace, inventory)
+        open_surveyor = partial(PartitionedSurveyor.of, engine, open_access, listing=listing)
+        report = namespace.maintenance.fsck(open_surveyor=open_surveyor, **arguments)
+        return evolve(report, listed_at=listing.time)
 
 
 def _repair(
@@ -234,15 +254,21 @@ def _repair(
     *,
     dry_run: bool = True,
     only: Collection[str] | None = None,
+    inventory: str | Url | None = None,
     **arguments: Any,
 ) -> tuple[RepairReport, ...]:
     with place.open() as (namespace, open_access):
-        surveyor = partial(PartitionedSurveyor.of, engine, open_access)
+        listing = _listing(namespace, inventory)
+        surveyor = partial(PartitionedSurveyor.of, engine, open_access, listing=listing)
         found = namespace.maintenance.fsck(open_surveyor=surveyor, **arguments).findings
         repaired = namespace.maintenance.repair(
             found, dry_run=dry_run, only=only, open_references=surveyor
         )
         return tuple(repaired)
+
+
+def _listing(namespace: Namespace, inventory: str | Url | None) -> ObjectListing:
+    return StoreListing() if inventory is None else open_inventory(inventory, namespace.store.url)
 
 
 def _restore(
@@ -279,7 +305,7 @@ def _relog(engine: SparkEngine, place: NamespacePlace, **arguments: Any) -> LogR
         return namespace.maintenance.rewrite_log(open_states=open_states, **arguments)
 
 
-_OF_CHECKS = frozenset({"objects", "orphans", "grace", "pending", "age", "progress"})
+_OF_CHECKS = frozenset({"objects", "orphans", "inventory", "grace", "pending", "age", "progress"})
 
 #: The function of each mode, and its arguments.
 _MODES: Mapping[str, tuple[Callable[..., Any], frozenset[str]]] = MappingProxyType(

@@ -8,7 +8,7 @@ import click
 
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import Exit, PredicateCommand
-from commitlog.cli.output import counted, json_option, print_json, printable, readable
+from commitlog.cli.output import counted, json_option, moment, print_json, printable, readable
 from commitlog.cli.parameters import DURATION
 from commitlog.errors import ConfigurationError
 from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome
@@ -50,6 +50,11 @@ __all__ = ["fsck"]
     metavar="MASTER",
     help="Read the table and the log on the executors of this Spark master, such as spark://host:7077.",
 )
+@click.option(
+    "--inventory",
+    metavar="URL",
+    help="With --spark, and --objects or --orphans: an S3 Inventory to read in place of a listing.",
+)
 @json_option
 @namespace_options
 def fsck(
@@ -63,6 +68,7 @@ def fsck(
     older_than: float,
     confirm_after: float,
     spark: str | None,
+    inventory: str | None,
     json: bool,
 ) -> None:
     """Check the namespace NAME: read all records and the log, and report inconsistencies.
@@ -73,7 +79,8 @@ def fsck(
 
     With --spark, the table and the log are divided among the executors of a cluster; repairs are made by
     this process. This needs the extra "spark" (pyspark, pyarrow) and Java, and on the executors the same
-    packages, and credentials in their environment.
+    packages, and credentials in their environment. The store is listed, or an inventory is read: its URL
+    is that of manifest.json, or of a directory above for the newest one.
 
     The exit status is 0 if there are no problems (or all were repaired), 1 if there are problems, and 2
     if the check failed.
@@ -84,6 +91,8 @@ def fsck(
     """
     if (dry_run or only) and not repair:
         raise click.UsageError("--dry-run and --only require --repair")
+    if inventory is not None and (spark is None or not (objects or orphans)):
+        raise click.UsageError("--inventory requires --spark, and --objects or --orphans")
     namespace = connection.namespace(name)
     with counted("records and objects checked") as count:
 
@@ -106,6 +115,7 @@ def fsck(
                 orphans=orphans,
                 grace=confirm_after,
                 age=older_than,
+                inventory=inventory,
                 progress=progress,
                 **connection.namespace_arguments(name),
             )
@@ -126,6 +136,8 @@ def fsck(
     if not json:
         names = f"{checked.entries} files and directories, {checked.records} records"
         content = f", {checked.objects} objects" * objects
+        if checked.listed_at is not None:
+            content += f", inventory of {moment(checked.listed_at)}"
         click.echo(f"checked: {names}{content}; problems: {len(checked.findings)}, left: {left}")
         if sizes := [found.size for found in checked.findings if found.problem.name == "orphan-object"]:
             click.echo(f"objects without a file: {len(sizes)}, {readable(sum(sizes))}")

@@ -1,0 +1,155 @@
+"""Checks of a namespace by Spark with an S3 Inventory, which the executors read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve, frozen
+
+import commitlog
+from commitlog.commit import ConditionalStore
+from commitlog.errors import ConfigurationError, CorruptRecord
+from commitlog.namespace import NAMESPACE_SCHEMA, FsckReport
+from commitlog.oplog import OperationLog
+from commitlog.stores.open import open_store
+from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
+from support.damage import lose_object, replaced, store_unnamed
+from support.inventory import FORMATS, Row, inventory_of, write_inventory
+from support.restore import LAKE, World, fill
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@frozen
+class Place:
+    """A namespace in files, and a directory for inventories of its store.
+
+    Attributes:
+        directory: the directory of all files.
+        at: the namespace.
+    """
+
+    directory: Path
+    at: World
+
+    @property
+    def metadata(self) -> str:
+        """URL of the table."""
+        return f"sqlite://{self.directory}/names.db"
+
+    def take_inventory(self, format: str, **how: Any) -> str:
+        """Write an inventory of the store; return the URL of the directory of all dates."""
+        rows = [*inventory_of(self.at.store.list()), Row("elsewhere/a b")]
+        url = f"file://{self.directory}/reports"
+        with closing(open_store(url)) as store:
+            path = write_inventory(store, rows, format, bucket="store", **how)
+        return f"{url}/{path.rsplit('/', 2)[0]}"
+
+    def check(self, spark: SparkSession, **how: Any) -> FsckReport:
+        """Check the namespace on Spark."""
+        report: FsckReport = commitlog.spark.fsck(
+            spark,
+            LAKE,
+            metadata=self.metadata,
+            partitions=2,
+            grace=0,
+            age=-1e9,
+            **{"objects": True, "orphans": True, **how},
+        )
+        return report
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A namespace with a bit of everything."""
+    for name in ("store", "reports"):
+        (tmp_path / name).mkdir()
+    clock = ManualClock()
+    with (
+        closing(open_table(f"sqlite://{tmp_path}/names.db", NAMESPACE_SCHEMA)) as table,
+        closing(open_store(f"file://{tmp_path}/store")) as store,
+    ):
+        table.create()
+        log = OperationLog(ConditionalStore(store), f"_commitlog/namespaces/{LAKE}/log", clock=clock)
+        at: Any = World(clock, table, store, log, Random(0))  # type: ignore[arg-type]
+        at.lake.create()
+        fill(at.lake, clock)
+        yield Place(tmp_path, at)
+
+
+def compared(report: FsckReport) -> FsckReport:
+    """Return a report without the numbers that depend on the way."""
+    return evolve(report, states=0, listed=0, listed_at=None)
+
+
+@pytest.mark.parametrize(
+    "format", [FORMATS[0], *(pytest.param(each, marks=pytest.mark.all) for each in FORMATS[1:])]
+)
+def test_an_inventory_shows_the_same(place: Place, spark: SparkSession, format: str) -> None:
+    """As a listing, and as a check in one process."""
+    lose_object(place.at)
+    store_unnamed(place.at)
+    inventory = place.take_inventory(format)
+    found = place.check(spark, inventory=inventory)
+    expected = place.at.lake.maintenance.fsck(objects=True, orphans=True, grace=0, age=-1e9)
+    assert compared(found) == compared(expected)
+    assert {"object-missing", "orphan-object"} <= found.counts.keys()
+    assert found.listed > found.objects > 1
+    assert found.listed_at == 1000.0
+    assert compared(place.check(spark)) == compared(expected)
+
+
+def test_an_old_inventory_shows_nothing_wrong(place: Place, spark: SparkSession) -> None:
+    """Files that were written since are looked up."""
+    inventory = place.take_inventory("Parquet")
+    place.at.lake.write("since", b"1")
+    place.at.lake.write("over", b"again")
+    assert place.check(spark, inventory=inventory).is_clean
+    replaced(place.at)
+    [found] = place.check(spark, inventory=inventory).findings
+    assert found.problem.name == "object-changed"
+
+
+def test_errors_are_typed(place: Place, spark: SparkSession) -> None:
+    """Those of the driver, and those of tasks."""
+    inventory = place.take_inventory("CSV")
+    for wrong in ({"objects": False, "orphans": False}, {"inventory": inventory + "/none"}):
+        with pytest.raises(ConfigurationError):
+            place.check(spark, **{"inventory": inventory, **wrong})
+    with pytest.raises(ConfigurationError, match="not an argument"):
+        commitlog.spark.fsck(  # type: ignore[call-overload]
+            spark, LAKE, mode="relog", metadata=place.metadata, inventory=inventory
+        )
+    for file in place.directory.glob("reports/**/*.gz"):
+        file.write_bytes(b"x" * file.stat().st_size)
+    with pytest.raises(CorruptRecord, match="CSV"):
+        place.check(spark, inventory=inventory)
+
+
+@pytest.mark.all
+def test_the_command_reads_an_inventory(place: Place) -> None:
+    """It says of which time it is."""
+    lose_object(place.at)
+    inventory = place.take_inventory("ORC", milliseconds=1_800_000_000_000)
+    command = [sys.executable, "-m", "commitlog", "namespace", "fsck", LAKE, "--objects"]
+    command += ["--metadata", place.metadata, "--confirm-after", "0s"]
+    command += ["--inventory", inventory]
+    done = subprocess.run([*command, "--spark", "local[1]"], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "inventory of 2027-01-15T08:00:00Z; problems: 1" in done.stdout
+    done = subprocess.run([*command, "--spark", "local[1]", "--json"], capture_output=True, text=True)
+    assert json.loads(done.stdout)["kind"] == "object-missing"
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "--inventory requires --spark" in done.stderr
