@@ -208,6 +208,12 @@ def test_damaged_files_are_refused(bucket: MemoryStore, format: str) -> None:
         bucket.put(file.key, wrong)
         with pytest.raises(CorruptRecord):
             listed(at)
+    write_inventory(bucket, [Row("a"), Row("bc")], format, files=1)
+    another = bucket.get(file.key).data
+    write_inventory(bucket, [Row("a")], format, files=1)
+    bucket.put(file.key, another)
+    with pytest.raises(CorruptRecord, match=f"has {len(another)} bytes instead of {file.size}"):
+        listed(at)
     bucket.delete(file.key)
     with pytest.raises(NotFound):
         listed(at)
