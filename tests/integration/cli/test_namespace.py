@@ -357,6 +357,9 @@ def test_fsck_reports_and_repairs_problems(lake: Desk) -> None:
     """The status is 0 without problems, 1 with some, and 2 for an error. --repair repairs them."""
     lake.fill(a__x=b"1", b=b"22")
     assert "problems: 0, left: 0" in lake.ok(*CHECK, "--objects", "--orphans")
+    inventory = ["--inventory", "s3://reports/lake"]
+    assert "--spark" in lake.refused(2, *CHECK, "--objects", *inventory)
+    assert "--orphans" in lake.refused(2, *CHECK, "--spark", "local[1]", *inventory)
     assert lake.lines(*CHECK) == []
     remove_guard_record(lake, "a")
     done = lake.run(*CHECK, "--json")
