@@ -91,7 +91,7 @@ class DataFile:
 class Inventory(ObjectListing):
     """An inventory of the bucket of a store. Its files are read by the tasks.
 
-    A file that is damaged only makes objects suspect. Its size is compared, its checksum is not.
+    The size of a file is verified, its checksum is not: a wrong row only makes an object suspect.
 
     Attributes:
         time: epoch seconds; S3 began to list the bucket then. Younger objects may be missing.
