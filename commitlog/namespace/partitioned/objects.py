@@ -34,8 +34,9 @@ __all__ = ["ObjectListing", "StoreListing", "StoredObjects"]
 #: Number of parts of a listing for each partition.
 _PARTS = 4
 
-#: Largest number of prefixes that are listed for objects that no namespace has stored.
-_PREFIXES = 64
+#: Most directories that are listed for objects that no namespace has stored, and most ranges into which
+#: the driver divides them.
+_DIRECTORIES, _RANGES = 64, 256
 
 
 class ObjectListing(abc.ABC):
@@ -80,11 +81,13 @@ class StoreListing(ObjectListing):
         directories = [each for each in found if is_directory(each)]
         starts = () if "" in directories else _starts(_PARTS * engine.partitions)
         content = engine.distribute(starts).map(partial(_list_content, open_access))
-        with open_access() as access:
-            count = max(1, _PARTS * engine.partitions // max(1, len(directories)))
-            parts = [ranges_of(access.store, each, count=count) for each in directories]
-        ranges = engine.distribute(list(chain.from_iterable(parts)))
-        return content.union(ranges.map(partial(_list_ranges, open_access)))
+        ranges: list[ListedRange] = []
+        if directories:
+            count = max(1, min(_RANGES, _PARTS * engine.partitions) // len(directories))
+            with open_access() as access:
+                for each in directories:
+                    ranges += ranges_of(access.store, each, count=count)
+        return content.union(engine.distribute(ranges).map(partial(_list_ranges, open_access)))
 
 
 def _starts(count: int) -> list[str]:
@@ -130,7 +133,7 @@ def cover(paths: Iterable[str]) -> list[str]:
         if _is_below(path, found):
             continue
         found = {each for each in found if not _is_below(each, {path})} | {path}
-        while len(found) > _PREFIXES:
+        while len(found) > _DIRECTORIES:
             depth = max(map(_depth, found))
             found = {_directory_above(each) if _depth(each) == depth else each for each in found}
             found = {each for each in found if not _is_below(each, found - {each})}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from commitlog._util.request_stats import RequestRecorder
 from commitlog.namespace import FsckReport, Restorer
+from commitlog.namespace.model.keys import hash_of
 from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess, SerialEngine
 from commitlog.namespace.partitioned.objects import ObjectListing, cover, is_directory
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
@@ -76,6 +77,21 @@ def test_a_sound_namespace_is_listed(partitions: int) -> None:
     assert starts < requests["store_lists"] <= 2 * starts
 
 
+def test_a_listing_takes_a_request_for_a_thousand_files() -> None:
+    """In addition to two for each of the sixteen first digits."""
+    at = world()
+    files = {}
+    for number in range(10_000):
+        name = f"{hash_of(str(number)):032x}"[::-1]
+        files[name] = evolve(stored(at.store, f"{name[:3]}/{name}"), own=True)
+    at.lake.make_directory("in")
+    at.lake.bulk_link("in", files)
+    requests, report = count_requests(at, 1, objects=True, orphans=True)
+    assert report.is_clean and report.objects == report.listed == len(files)
+    assert requests["store_heads"] == 0
+    assert len(files) / 1000 < requests["store_lists"] <= len(files) / 1000 + 32
+
+
 def test_many_objects_of_others_are_listed() -> None:
     """Each directory with more than a few of them is listed once; other directories are not."""
     at = world()
@@ -86,6 +102,19 @@ def test_many_objects_of_others_are_listed() -> None:
     assert report.is_clean
     assert (report.objects, report.listed) == (500, 500)
     assert requests["store_heads"] == 0 and requests["store_lists"] < 30
+
+
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_objects_at_the_root_are_listed(partitions: int) -> None:
+    """Then the whole store is listed once, with content and log."""
+    at = world()
+    for number in range(100):
+        at.lake.link(f"in/{number}", stored(at.store, f"{number}"))
+        at.lake.write(f"own/{number}", b"1")
+    requests, report = count_requests(at, partitions, objects=True, orphans=True)
+    assert report.is_clean
+    assert (report.objects, report.listed) == (200, sum(1 for _ in at.store.list()))
+    assert requests["store_heads"] == 0 and requests["store_lists"] < 20 * partitions
 
 
 def test_few_objects_of_others_are_looked_up() -> None:
