@@ -91,6 +91,16 @@ _SOME = (
     " (SELECT hash, range FROM items WHERE expires BETWEEN ? AND ? ORDER BY expires LIMIT ?)"
 )
 _Row: TypeAlias = tuple[bytes, bytes, bytes]
+#: The hash keys of a segment after a given one, in order: the index finds each by the one before it.
+_HASHES = """
+WITH RECURSIVE hashes (hash) AS (
+    SELECT min(hash) FROM items WHERE hash > ?
+    UNION ALL
+    SELECT (SELECT min(items.hash) FROM items WHERE items.hash > hashes.hash) FROM hashes
+    WHERE hashes.hash IS NOT NULL
+)
+SELECT hash FROM hashes WHERE hash IS NOT NULL AND segment(hash, ?) = ?
+"""
 
 
 class SqliteTable(Table):
@@ -215,11 +225,13 @@ class SqliteTable(Table):
         check_scan(segment, segments, limit)
         after = Key("", None) if token is None else key_of_token(token)
         with self._reader.use() as connection:
-            rows = connection.execute(
-                f"{_SELECT} WHERE (hash, range) > (?, ?) AND (? = 1 OR segment(hash, ?) = ?)"
-                " ORDER BY hash, range LIMIT ?",
-                (*_binary(after), segments, segments, segment, limit + 1),
-            ).fetchall()
+            if segments == 1:
+                rows = connection.execute(
+                    f"{_SELECT} WHERE (hash, range) > (?, ?) ORDER BY hash, range LIMIT ?",
+                    (*_binary(after), limit + 1),
+                ).fetchall()
+            else:
+                rows = _rows_of_segment(connection, segment, segments, after, limit + 1)
         return self._page(rows, limit)
 
     def put_all(
@@ -422,6 +434,25 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 def _binary(key: Key) -> tuple[bytes, bytes]:
     return key.hash.encode(), (key.range or "").encode()
+
+
+def _rows_of_segment(
+    connection: sqlite3.Connection, segment: int, segments: int, after: Key, limit: int
+) -> list[_Row]:
+    """Return up to `limit` rows of a segment after a key, without those of other segments."""
+    first, start = _binary(after)
+    rows = connection.execute(
+        f"{_SELECT} WHERE hash = ? AND range > ? ORDER BY range LIMIT ?", (first, start, limit)
+    ).fetchall()
+    hashes = connection.execute(_HASHES, (first, segments, segment))
+    for (found,) in hashes:
+        if len(rows) == limit:
+            break
+        rows += connection.execute(
+            f"{_SELECT} WHERE hash = ? ORDER BY range LIMIT ?", (found, limit - len(rows))
+        )
+    hashes.close()
+    return rows
 
 
 def _segment(hash_key: bytes, segments: int) -> int:
