@@ -24,7 +24,7 @@ from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
 from commitlog.namespace.log.entries import State
 from commitlog.namespace.model.keys import NAMESPACES, ROOT, Keys
 from commitlog.namespace.model.records import Directory, Entry, Guard
-from commitlog.namespace.partitioned.contents import SourcedState, newest_states
+from commitlog.namespace.partitioned.contents import SourcedState, newest_states, sourced
 from commitlog.namespace.partitioned.dataset import Engine
 from commitlog.namespaces import create_namespace, open_namespace, open_parts
 from commitlog.stores.local.index import etag_of
@@ -245,7 +245,7 @@ def _synthetic(items: int, tasks: Iterable[tuple[int, int]]) -> Iterator[Sourced
             id = f"{number:032x}"
             item = {**template, "id": id, "name": id, "version": version + 1}
             state = State(item_id=f"e/{id}", version=version + 1, item=item, began=_DATE)
-            yield SourcedState(state, (1, f"{each:032d}"))
+            yield sourced(state, (1, f"{each:032d}"))
 
 
 def _count(records: Iterator[object]) -> Iterator[int]:
