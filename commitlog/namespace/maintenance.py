@@ -15,13 +15,14 @@ from commitlog.namespace.external.importer import Importer, ImportReport
 from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
-from commitlog.namespace.fsck.references import (
-    OpenReferences,
-    References,
-    WholeReferences,
-    find_referenced,
+from commitlog.namespace.fsck.references import References, WholeReferences, find_referenced
+from commitlog.namespace.fsck.repair import (
+    FindingsRepairer,
+    OpenRepairer,
+    Outcome,
+    Repairer,
+    RepairReport,
 )
-from commitlog.namespace.fsck.repair import Outcome, Repairer, RepairReport
 from commitlog.namespace.fsck.repair_plans import RepairContext
 from commitlog.namespace.fsck.survey import OpenSurveyor, Surveyor, TableSurveyor
 from commitlog.namespace.gc.objects import Collector, GcReport
@@ -320,7 +321,7 @@ class Maintenance:
         *,
         dry_run: bool = True,
         only: Collection[str] | None = None,
-        open_references: OpenReferences | None = None,
+        open_repairer: OpenRepairer | None = None,
     ) -> Iterator[RepairReport]:
         """Repair findings of `fsck`; yield the outcome for each finding.
 
@@ -333,26 +334,16 @@ class Maintenance:
             findings: the findings of `fsck`.
             dry_run: whether to report the repairs without making them.
             only: names of the problems to repair; by default all, except those that must be requested.
-            open_references: opens what finds the references to objects that may become garbage; by
-                default this process reads the table and the log for that. `commitlog.spark.fsck` does it
-                on a cluster.
+            open_repairer: opens what repairs findings; by default this process makes one change after
+                the other. `commitlog.spark.fsck` divides the findings on a cluster.
         """
         wanted = [each for each in findings if _is_wanted(each.problem, only)]
         self._check_metadata(repairing=any(map(self._repairs_metadata, wanted)))
         log = None if self._context.changes.log is None else self._context.changes.log.current
-        context = RepairContext(
-            planning=self._context.planning,
-            row_planning=self._context.row_planning,
-            changes=self._context.changes,
-            store=self._store_reader(),
-        )
-        reader = TableReader.of(self._context.table)
-        if open_references is None:
-            log_reader = None if log is None else LogReader.of(log)
-            references: References = WholeReferences(table=reader, log=log_reader)
-        else:
-            references = open_references(self._context.keys, self._context.changes.log)
-        repairer = Repairer(table=reader, context=context, references=references)
+        alone = self._repairer(None)
+        repairer: FindingsRepairer = alone
+        if open_repairer is not None:
+            repairer = open_repairer(self._context.keys, self._context.changes.log, alone)
         pending = [each for each in wanted if each.problem.name == "pending-change"]
         marks = [each for each in wanted if each.problem.name == "no-store-identity"]
         others = (
@@ -377,6 +368,32 @@ class Maintenance:
                 else Outcome.LEFT
             )
             yield RepairReport(finding=each, outcome=Outcome.PLANNED if dry_run else outcome)
+
+    def repairer(self, references: References) -> Repairer:
+        """Return what repairs findings in this process, as a task of a cluster does.
+
+        Args:
+            references: finds the references to objects.
+
+        Raises `FormatTooNew`.
+        """
+        self._check_metadata(repairing=True)
+        return self._repairer(references)
+
+    def _repairer(self, references: References | None) -> Repairer:
+        reader = TableReader.of(self._context.table)
+        if references is None:
+            log = self._context.changes.log
+            log_reader = None if log is None else LogReader.of(log.current)
+            references = WholeReferences(table=reader, log=log_reader)
+        context = RepairContext(
+            planning=self._context.planning,
+            row_planning=self._context.row_planning,
+            changes=self._context.changes,
+            store=self._store_reader(),
+            began=self._context.row_planning.now(),
+        )
+        return Repairer(table=reader, context=context, references=references)
 
     def recover(self, *, older_than: float = 3600.0) -> tuple[Operation, ...]:
         """Decide the changes that are pending in the log; return them with their decisions.

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from commitlog.errors import NotSupported
 from commitlog.namespace import Namespace
+from commitlog.namespace.fsck.references import References
+from commitlog.namespace.fsck.repair import Repairer
 from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess, call_with_groups
 from commitlog.namespaces import open_namespace, open_parts, store_of
 from commitlog.spark.errors import own_errors
@@ -52,6 +54,14 @@ class NamespacePlace:
         ) as namespace:
             known = namespace.describe(writing=False)
             yield namespace, self.access(self.store or store_of(known), known.log)
+
+    @contextmanager
+    def open_repairer(self, references: References) -> Iterator[Repairer]:
+        """Open the namespace in a task, and return what repairs findings there."""
+        with open_namespace(
+            self.name, metadata=self.metadata, store=self.store, **self.options
+        ) as namespace:
+            yield namespace.maintenance.repairer(references)
 
     def access(self, store: str | Url, log: str | None = None) -> OpenAccess:
         """Return what opens the parts of the namespace in a task."""

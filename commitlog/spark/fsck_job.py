@@ -30,6 +30,7 @@ from commitlog.namespace import (
 from commitlog.namespace.fsck.checker import AGE
 from commitlog.namespace.partitioned.contents import PartitionedLog
 from commitlog.namespace.partitioned.objects import ObjectListing, StoreListing
+from commitlog.namespace.partitioned.repair import PartitionedRepairer
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.namespaces import (
@@ -166,9 +167,9 @@ def fsck(
     Args:
         spark: a classic session.
         namespace: the name of the namespace, or its URL ``commitlog://NAME``.
-        mode: ``verify``: look for problems, and change nothing; ``repair``: look for problems, and let
-            the driver repair them one by one; ``restore``: write the table from the log; ``relog``:
-            begin another log from the table.
+        mode: ``verify``: look for problems, and change nothing; ``repair``: look for problems, and
+            repair them; ``restore``: write the table from the log; ``relog``: begin another log from the
+            table.
         metadata: URL of the table; by default the environment variable ``COMMITLOG_METADATA``.
         store: URL of the store with its content and log. A restore needs it; otherwise the table has it.
         commit, leases, probe_report: see `open_namespace`.
@@ -261,8 +262,9 @@ def _repair(
         listing = _listing(namespace, inventory)
         surveyor = partial(PartitionedSurveyor.of, engine, open_access, listing=listing)
         found = namespace.maintenance.fsck(open_surveyor=surveyor, **arguments).findings
+        repairer = partial(PartitionedRepairer.of, engine, open_access, place.open_repairer)
         repaired = namespace.maintenance.repair(
-            found, dry_run=dry_run, only=only, open_references=surveyor
+            found, dry_run=dry_run, only=only, open_repairer=repairer
         )
         return tuple(repaired)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from random import Random
 from typing import Any
@@ -30,6 +30,7 @@ from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.namespace.partitioned.contents import PartitionedLog
 from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.namespace.partitioned.objects import ObjectListing
+from commitlog.namespace.partitioned.repair import PartitionedRepairer
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.oplog import OperationLog
@@ -123,16 +124,24 @@ class World:
         return lake.maintenance.fsck(open_surveyor=self._open_surveyor(), **how)
 
     def repair(self, lake: Namespace, findings: Iterable[Finding], **how: Any) -> list[RepairReport]:
-        """Repair findings; the references to objects are found as in `check`."""
-        repaired = lake.maintenance.repair(findings, open_references=self._open_surveyor(), **how)
-        return list(repaired)
+        """Repair findings, in the partitions of `engine` if there is one."""
+        if self.engine is not None:
+            how["open_repairer"] = partial(
+                PartitionedRepairer.of,
+                self.engine,
+                self._open_access,
+                lambda references: nullcontext(lake.maintenance.repairer(references)),
+            )
+        return list(lake.maintenance.repair(findings, **how))
 
     def _open_surveyor(self) -> Callable[..., PartitionedSurveyor] | None:
         if self.engine is None:
             return None
-        access = Restorer(table=self.table, store=self.store, log=self.log, name=LAKE)
-        open_access = lambda: nullcontext(access)  # noqa: E731
-        return partial(PartitionedSurveyor.of, self.engine, open_access, listing=self.listing)
+        return partial(PartitionedSurveyor.of, self.engine, self._open_access, listing=self.listing)
+
+    def _open_access(self) -> AbstractContextManager[Restorer]:
+        """Return what a task opens: it has the table, the store and the log."""
+        return nullcontext(Restorer(table=self.table, store=self.store, log=self.log, name=LAKE))
 
     def entries(self, table: ServiceTable) -> dict[Key, Entry]:
         """Return all entries of a table."""

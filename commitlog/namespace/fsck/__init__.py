@@ -14,5 +14,6 @@ A check passes these parts in this order, and changes nothing::
 A repair takes the findings::
 
     repair          repairs one finding after the other
+    repair_order    the order of repairs, and which depend on each other
     repair_plans    plans the change for one finding
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import abc
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.readers import (
@@ -18,10 +18,9 @@ from commitlog.namespace.fsck.readers import (
     TableReader,
     read_matching,
 )
-from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.codec import item_name
-from commitlog.namespace.model.keys import Keys, hash_of
+from commitlog.namespace.model.keys import hash_of
 from commitlog.namespace.model.records import Entry, Garbage, record_of
 from commitlog.namespace.write.content import is_own
 from commitlog.stores.api import ObjectInfo
@@ -29,7 +28,7 @@ from commitlog.tables.api import Item, UnreadableItem
 
 __all__ = [
     "IN_LOG",
-    "OpenReferences",
+    "KnownReferences",
     "References",
     "WholeReferences",
     "described_references",
@@ -103,10 +102,6 @@ class References(abc.ABC):
         """
 
 
-#: Opens the references, given the keys of a namespace and its log, if there is one.
-OpenReferences: TypeAlias = Callable[[Keys, FencedLog | None], References]
-
-
 @frozen(kw_only=True)
 class WholeReferences(References):
     """The references in a table and a log, read by this process.
@@ -131,6 +126,31 @@ class WholeReferences(References):
         for path in _logged_among(found, self.log):
             found[path].add(IN_LOG)
         return {path: frozenset(names) for path, names in found.items()}
+
+
+@frozen(kw_only=True)
+class KnownReferences(References):
+    """References that were found before.
+
+    Args:
+        described: the references to each object; None if they are unknown.
+        referenced: the referenced objects; None if they are unknown.
+    """
+
+    described: Mapping[str, frozenset[str]] | None = field(hash=False)
+    referenced: frozenset[str] | None
+
+    def find(self, paths: Collection[str]) -> frozenset[str]:
+        """See `References.find`."""
+        if self.referenced is None:
+            raise CorruptRecord("the references to objects are unknown")
+        return self.referenced.intersection(paths)
+
+    def describe(self, paths: Collection[str]) -> dict[str, frozenset[str]]:
+        """See `References.describe`."""
+        if self.described is None:
+            raise CorruptRecord("the references to objects are unknown")
+        return {path: self.described.get(path, frozenset()) for path in paths}
 
 
 def may_be_orphan(info: ObjectInfo, until: float) -> bool:

@@ -6,9 +6,11 @@ and writes new versions, so that a repaired record is not taken for the old one.
 
 from __future__ import annotations
 
+import abc
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
+from typing import TypeAlias
 
 from attrs import evolve, frozen
 
@@ -24,25 +26,28 @@ from commitlog.namespace.fsck.confirm import records_unchanged
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import TableReader
 from commitlog.namespace.fsck.references import References
+from commitlog.namespace.fsck.repair_order import (
+    Stage,
+    described_objects,
+    ids_of,
+    in_order,
+    stage_of,
+)
 from commitlog.namespace.fsck.repair_plans import RepairContext, plan_repair
-from commitlog.namespace.model.keys import kind_of
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.log.epoch import FencedLog
+from commitlog.namespace.model.keys import Keys, kind_of
 from commitlog.namespace.write.transaction import Change, PlanOutdated
 from commitlog.tables.api import MAX_TRANSACTION_WRITES, Delete, Put
 
-__all__ = ["Outcome", "RepairReport", "Repairer"]
-
-_ORDER = {
-    "no-metadata": 0,
-    "wrong-metadata": 0,
-    "corrupt-record": 1,  # the log may have the record
-    "log-newer": 2,
-    "record-differs": 2,
-    "row-newer": 2,
-    "no-root": 3,
-    "duplicate-directory": 4,  # else the wrong entry could be moved, and become the newer one
-    "duplicate-file": 4,
-}
+__all__ = [
+    "FindingsRepairer",
+    "OpenRepairer",
+    "Outcome",
+    "RepairReport",
+    "Repairer",
+    "describe_references",
+    "find_referenced_objects",
+]
 
 #: Kinds of records that the log does not have. A removed directory record means a removed directory.
 _UNLOGGED = frozenset({"d", "g"})
@@ -70,9 +75,31 @@ class RepairReport:
     writes: int = 0
 
 
+class FindingsRepairer(abc.ABC):
+    """Repairs the findings of one namespace."""
+
+    @abc.abstractmethod
+    def repair(self, findings: Iterable[Finding], *, dry_run: bool) -> Iterator[RepairReport]:
+        """Repair findings; yield the result of each, in the order of `repair_order.in_order`.
+
+        Findings of a later stage about an entry that was repaired from the log wait for the next check:
+        a new version of another row with its id would supersede the log. The same holds if the repair
+        from the log failed.
+
+        Args:
+            findings: the findings.
+            dry_run: whether to report the repairs without making them.
+        """
+
+
+#: Opens what repairs findings, given the keys of a namespace, its log, if there is one, and what repairs
+#: them in this process.
+OpenRepairer: TypeAlias = Callable[[Keys, FencedLog | None, "Repairer"], FindingsRepairer]
+
+
 @frozen(kw_only=True)
-class Repairer:
-    """A repairer of one namespace.
+class Repairer(FindingsRepairer):
+    """A repairer that makes one change after the other.
 
     Args:
         table: reader of the table.
@@ -85,60 +112,75 @@ class Repairer:
     references: References
 
     def repair(self, findings: Iterable[Finding], *, dry_run: bool) -> Iterator[RepairReport]:
-        """Repair findings one by one; yield the result of each.
+        """See `FindingsRepairer.repair`."""
+        return self.repair_stages(findings, tuple(Stage), dry_run=dry_run)
 
-        Repairs on which others depend come first, then those from the log: they may resolve other
-        findings. Other findings about an entry that was repaired from the log wait for the next check:
-        a new version of another row with its id would supersede the log. The same holds if the repair
-        from the log failed.
-        """
-        by_log: set[str] = set()
-        for done in self._repair(findings, by_log, dry_run=dry_run):
-            if _ORDER.get(done.finding.problem.name, len(_ORDER)) <= _ORDER["row-newer"]:
-                by_log.update(_ids(done.finding))
-            yield done
-
-    def _repair(
-        self, findings: Iterable[Finding], waiting: Set[str], *, dry_run: bool
+    def repair_stages(
+        self, findings: Iterable[Finding], stages: Collection[Stage], *, dry_run: bool
     ) -> Iterator[RepairReport]:
-        in_order = sorted(findings, key=lambda each: _ORDER.get(each.problem.name, len(_ORDER)))
-        objects = {each.object for each in in_order if each.object is not None}
+        """Repair the findings of some stages, which follow each other; yield the result of each.
+
+        Args:
+            findings: the findings of all stages.
+            stages: the stages; the repairs of earlier ones are complete.
+            dry_run: whether to report the repairs without making them.
+        """
+        in_turn = in_order(findings)
         from_log = {
             each.id: each
-            for each in in_order
+            for each in in_turn
             if each.id and each.problem.name in ("log-newer", "record-differs")
         }
-        referenced = cache(lambda: self._referenced(objects))
-        readable = [each for each in in_order if each.problem.name in _ORDER.keys() - {"corrupt-record"}]
-        references = cache(lambda: self._references_to(readable))
-        for finding in in_order:
-            is_orphan = finding.problem.name == "orphan-object"
-            # The object may have become a file since it was found, and has no record that would show it.
-            # If it becomes one from now on, garbage collection detects that.
-            if not records_unchanged(self.table, finding) or (
-                is_orphan and finding.object in (referenced() or ())
-            ):
-                yield RepairReport(finding=finding, outcome=Outcome.CHANGED)
+        waiting = {id for each in in_turn if stage_of(each) <= Stage.LOG for id in ids_of(each)}
+        described = cache(lambda: describe_references(self.references, in_turn))
+        referenced = cache(lambda: find_referenced_objects(self.references, in_turn))
+        for finding in in_turn:
+            stage = stage_of(finding)
+            if stage not in stages:
                 continue
-            waits = finding.problem.name not in _ORDER and not waiting.isdisjoint(_ids(finding))
-            if waits or (is_orphan and referenced() is None):
-                yield RepairReport(finding=finding, outcome=Outcome.LEFT)
-                continue
-            try:
-                change = plan_repair(self.context, finding, from_log, references, dry_run=dry_run)
-                if change is None or len(change.writes) > MAX_TRANSACTION_WRITES:
-                    yield RepairReport(finding=finding, outcome=Outcome.LEFT)
-                    continue
-                if not dry_run:
-                    self._apply(change)
-            except (AlreadyExists, CorruptRecord, FormatTooNew, TransactionTooLarge):
-                yield RepairReport(finding=finding, outcome=Outcome.LEFT)
-                continue
-            except (PlanOutdated, Conflict, NotFound):
-                yield RepairReport(finding=finding, outcome=Outcome.CHANGED)
-                continue
-            outcome = Outcome.PLANNED if dry_run else Outcome.DONE
-            yield RepairReport(finding=finding, outcome=outcome, writes=len(change.writes))
+            if stage >= Stage.LOG:
+                described()  # unreadable records are repaired now, and nothing is replaced yet
+            outcome, writes = self._repair(
+                finding,
+                from_log,
+                described,
+                referenced,
+                waits=stage > Stage.DUPLICATES and not waiting.isdisjoint(ids_of(finding)),
+                dry_run=dry_run,
+            )
+            yield RepairReport(finding=finding, outcome=outcome, writes=writes)
+
+    def _repair(
+        self,
+        finding: Finding,
+        from_log: Mapping[str, Finding],
+        described: Callable[[], Mapping[str, frozenset[str]] | None],
+        referenced: Callable[[], frozenset[str] | None],
+        *,
+        waits: bool,
+        dry_run: bool,
+    ) -> tuple[Outcome, int]:
+        """Repair one finding; return the outcome and the number of writes."""
+        is_orphan = finding.problem.name == "orphan-object"
+        # The object may have become a file since it was found, and has no record that would show it.
+        # If it becomes one from now on, garbage collection detects that.
+        if not records_unchanged(self.table, finding) or (
+            is_orphan and finding.object in (referenced() or ())
+        ):
+            return Outcome.CHANGED, 0
+        if waits or (is_orphan and referenced() is None):
+            return Outcome.LEFT, 0
+        try:
+            change = plan_repair(self.context, finding, from_log, described, dry_run=dry_run)
+            if change is None or len(change.writes) > MAX_TRANSACTION_WRITES:
+                return Outcome.LEFT, 0
+            if not dry_run:
+                self._apply(change)
+        except (AlreadyExists, CorruptRecord, FormatTooNew, TransactionTooLarge):
+            return Outcome.LEFT, 0
+        except (PlanOutdated, Conflict, NotFound):
+            return Outcome.CHANGED, 0
+        return Outcome.PLANNED if dry_run else Outcome.DONE, len(change.writes)
 
     def _apply(self, change: Change) -> None:
         """Apply a change; log it, unless it only removes an unneeded directory record.
@@ -151,25 +193,36 @@ class Repairer:
         changes = evolve(self.context.changes, log=None) if unlogged else self.context.changes
         changes.apply(change)
 
-    def _references_to(self, findings: Iterable[Finding]) -> Mapping[str, frozenset[str]] | None:
-        """Return the references to the objects of rows and of the log; None if they are unknown."""
-        items = (item for each in findings for item in (*each.records, each.logged) if item is not None)
-        entries = (Entry.from_item(item) for item in items if "id" in item and "body" in item)
-        objects = {entry.data.path for entry in entries if entry.data is not None}
-        try:
-            return self.references.describe(objects)
-        except (CorruptRecord, FormatTooNew):
-            return None
 
-    def _referenced(self, objects: Collection[str]) -> frozenset[str] | None:
-        """Return the referenced ones of some objects; None if they are unknown."""
-        try:
-            return self.references.find(objects)
-        except (CorruptRecord, FormatTooNew):
-            return None
+def describe_references(
+    references: References, findings: Iterable[Finding]
+) -> Mapping[str, frozenset[str]] | None:
+    """Return the references to the objects that repairs may list as garbage; None if they are unknown.
+
+    Args:
+        references: finds them, if there are such objects.
+        findings: the findings of all stages.
+    """
+    objects = {path for finding in findings for path in described_objects(finding)}
+    try:
+        return references.describe(objects) if objects else {}
+    except (CorruptRecord, FormatTooNew):
+        return None
 
 
-def _ids(finding: Finding) -> set[str]:
-    """Return the ids of the affected files and directories."""
-    found = {str(item["id"]) for item in finding.records if "id" in item}
-    return found if finding.id is None else {*found, finding.id}
+def find_referenced_objects(
+    references: References, findings: Iterable[Finding]
+) -> frozenset[str] | None:
+    """Return the objects found to be unreferenced that are referenced; None if that is unknown.
+
+    Arguments are as of `describe_references`.
+    """
+    orphans = {
+        finding.object
+        for finding in findings
+        if finding.problem.name == "orphan-object" and finding.object is not None
+    }
+    try:
+        return references.find(orphans) if orphans else frozenset()
+    except (CorruptRecord, FormatTooNew):
+        return None

@@ -11,11 +11,13 @@ from commitlog.errors import CorruptRecord
 from commitlog.namespace.fsck.cross_checks import has_content
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import StoreReader
+from commitlog.namespace.fsck.repair_order import rows_of
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import (
     LOST_AND_FOUND,
+    LOST_AND_FOUND_SHARDS,
     MAX_SHARDS,
     NAMESPACES,
     ROOT,
@@ -36,7 +38,7 @@ from commitlog.namespace.model.records import (
 )
 from commitlog.namespace.write.plan_common import PlanContext, add_entry, add_garbage, entry_key
 from commitlog.namespace.write.plan_tree import plan_make_directory
-from commitlog.namespace.write.transaction import Change, Changes
+from commitlog.namespace.write.transaction import Change, Changes, PlanOutdated
 from commitlog.tables.api import Absent, All, Equals, Item, Key, TableCondition
 
 __all__ = ["RepairContext", "is_unchanged", "plan_repair"]
@@ -51,12 +53,15 @@ class RepairContext:
         row_planning: the same, for plans that concern records alone.
         changes: applies changes to the namespace.
         store: reader of the objects.
+        began: epoch millisecond from which the grace period of unreferenced objects counts. It is the
+            same if a repair is made again, and so is the key of its record.
     """
 
     planning: PlanContext
     row_planning: PlanContext
     changes: Changes
     store: StoreReader
+    began: int
 
 
 def plan_repair(
@@ -214,13 +219,26 @@ class _RepairPlan:
         return self._move(entry, self._lost_and_found(), entry.id)
 
     def _lost_and_found(self) -> Entry:
-        found = self._rows.tree.find(self._rows.tree.root(), LOST_AND_FOUND)
-        if found is not None and found.is_directory:
+        found = self._find_lost_and_found()
+        if found is not None:
             return found
-        change, made = plan_make_directory(self._context.planning, LOST_AND_FOUND, shards=1)
-        if change is not None and not self._dry_run:
+        change, made = plan_make_directory(
+            self._context.planning, LOST_AND_FOUND, shards=LOST_AND_FOUND_SHARDS
+        )
+        if change is None or self._dry_run:
+            return made
+        try:
             self._context.changes.apply(change)
+        except PlanOutdated:  # another repair may have made it meanwhile
+            found = self._find_lost_and_found()
+            if found is None:
+                raise
+            return found
         return made
+
+    def _find_lost_and_found(self) -> Entry | None:
+        found = self._rows.tree.find(self._rows.tree.root(), LOST_AND_FOUND)
+        return found if found is not None and found.is_directory else None
 
     def _shards_of(self, id: str) -> tuple[Shards, bool]:
         """Return the apparent shards of a directory, and whether it has entries."""
@@ -390,7 +408,7 @@ class _RepairPlan:
         info = self._context.store.begin_head(self._finding.object)().info
         if info is None:
             return
-        not_before = self._now + int(self._rows.grace * 1000)
+        not_before = self._context.began + int(self._rows.grace * 1000)
         key = self._keys.garbage(not_before, info.path)
         self._change.witness = key
         data = Data(path=info.path, size=info.size, etag=info.etag, version=info.version)
@@ -432,7 +450,7 @@ class _RepairPlan:
         pending = [self._finding]
         while pending:
             finding = pending.pop()
-            found_rows = _rows_of(finding)
+            found_rows = rows_of(finding)
             for row in found_rows:
                 rows[row.key] = row
                 self._change.witness = row.key
@@ -449,7 +467,7 @@ class _RepairPlan:
                 coming[new.key] = new
                 if new.key not in rows:
                     self._prevent_removal(new)
-            elif found is not None and other is not None and Entry.from_item(found) in _rows_of(other):
+            elif found is not None and other is not None and Entry.from_item(found) in rows_of(other):
                 coming[new.key] = new
                 pending.append(other)
             else:
@@ -561,11 +579,6 @@ class _RepairPlan:
             self._change.put(guard, is_unchanged(item))
         elif place.kind in ("x", "t"):
             self.remove_record()
-
-
-def _rows_of(finding: Finding) -> list[Entry]:
-    """Return the rows with the id of a finding."""
-    return [Entry.from_item(item) for item in finding.records if item.get("id") == finding.id]
 
 
 def is_unchanged(item: Item) -> TableCondition:

@@ -22,6 +22,7 @@ from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import (
     LOST_AND_FOUND,
+    LOST_AND_FOUND_SHARDS,
     ROOT,
     TOP,
     TRASH,
@@ -184,6 +185,9 @@ class Outline:
 #: Id, name and shards of the directory for entries that lost their place; the shards are None if it does
 #: not exist yet.
 LostAndFound: TypeAlias = tuple[str, str, Shards | None]
+
+#: The shards of that directory, if a merge creates it.
+_NEW = Shards(now=LOST_AND_FOUND_SHARDS, first=LOST_AND_FOUND_SHARDS)
 
 
 @frozen(kw_only=True)
@@ -434,7 +438,7 @@ class _Corrector:
 
     def _place(self, name: str) -> Key:
         id, _, shards = self.lost_and_found
-        shards = Shards() if shards is None else shards
+        shards = _NEW if shards is None else shards
         return self.keys.entry(id, shards_of(name, shards.now, shards.first)[0], name)
 
     def _create_lost_and_found(self) -> None:
@@ -450,7 +454,7 @@ class _Corrector:
                     created=when,
                     modified=when,
                     updated=when,
-                    shards=Shards(),
+                    shards=_NEW,
                 )
             )
 

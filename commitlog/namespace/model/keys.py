@@ -28,6 +28,7 @@ __all__ = [
     "ATTEMPT",
     "GARBAGE_SLOTS",
     "LOST_AND_FOUND",
+    "LOST_AND_FOUND_SHARDS",
     "MAX_NAME_BYTES",
     "MAX_SHARDS",
     "NAMESPACES",
@@ -76,6 +77,8 @@ ATTEMPT = re.compile("[0-9a-f]{32}")
 
 #: Most shards of a directory. A transaction has to hold all of its guards.
 MAX_SHARDS = 64
+#: Number of shards of the directory `LOST_AND_FOUND` when it is made: many repairs add to it at a time.
+LOST_AND_FOUND_SHARDS = MAX_SHARDS
 #: Number of shards of the trash. Never changes.
 TRASH_SHARDS = 8
 #: Number of partitions of the garbage. Never changes.

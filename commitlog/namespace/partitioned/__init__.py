@@ -8,6 +8,7 @@ together the records that one rule needs::
     contents    the contents of a log, for a restore
     survey      the records that may be wrong, for a check
     objects     the objects of the store, compared with the records
+    repair      repairs of findings, divided into groups that depend on each other
     table       the records of the table, for a new log
     listing     the objects of a store, in ranges of about the same size
 """

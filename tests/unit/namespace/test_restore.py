@@ -345,6 +345,7 @@ def test_a_log_with_a_missing_checkpoint_part_is_salvaged(at: World) -> None:
     [directory] = done.found
     lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log, grace=0)
     assert lake.read(f"lost+found/{directory}/g") == b"2"
+    assert lake.stat("lost+found").entry.shards.now == 64
     assert lake.maintenance.fsck(grace=0).is_clean
 
 
