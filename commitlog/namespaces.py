@@ -26,6 +26,7 @@ from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
+from commitlog.tables.rate_limit import RateLimitedTable, bucket_of_process
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def open_namespace(
     backoff: Backoff | None = None,
     grace: float = 3600.0,
     stable_paths: bool = False,
+    write_units: float | None = None,
 ) -> Namespace:
     """Open an existing namespace. One item of the table is read.
 
@@ -116,6 +118,10 @@ def open_namespace(
             `table` and `probe_report` of `connect`. A namespace without a log needs none of them.
         session: a boto3 session, for table and store.
         clock, backoff, grace, stable_paths: see `Namespace`.
+        write_units: the rate of writes to the table, in write units of DynamoDB per second (1 KiB; a
+            write in a transaction takes two or more). All clients of this process with the same table
+            and rate share it. After each change the caller waits, so this is for bulk work. By default
+            there is no limit.
 
     Returns a namespace; close it when done.
 
@@ -142,7 +148,9 @@ def open_namespace(
         stable_paths=stable_paths,
     )
     with ExitStack() as undone:
-        table = undone.enter_context(closing(_open_metadata(metadata, options.clock, session)))
+        table = undone.enter_context(
+            closing(_open_metadata(metadata, options.clock, session, write_units))
+        )
         namespace = _open_existing(name, table, None if store is None else _parsed(store), options)
         undone.pop_all()
         return namespace
@@ -222,6 +230,7 @@ def restore_namespace(
     session: Boto3Session | None = None,
     clock: Clock | None = None,
     backoff: Backoff | None = None,
+    write_units: float | None = None,
 ) -> Iterator[Restorer]:
     """Return a context manager that yields a `Restorer`: it restores lost names from the log in `store`.
 
@@ -238,7 +247,7 @@ def restore_namespace(
         backoff=backoff,
     )
     with (
-        closing(_open_metadata(metadata, options.clock, session)) as table,
+        closing(_open_metadata(metadata, options.clock, session, write_units)) as table,
         options.connect(store) as logged,
     ):
         log = options.log(logged, _log_of(Keys(name).namespace))
@@ -276,6 +285,7 @@ def open_parts(
     commit: str = "auto",
     leases: str | Url | None = None,
     probe_report: ProbeReport | None = None,
+    write_units: float | None = None,
 ) -> Iterator[NamespaceParts]:
     """Open the parts of a namespace in one of many processes. This reads nothing.
 
@@ -284,13 +294,13 @@ def open_parts(
         metadata: its table.
         store: the store of its content.
         log: path of its log; by default that of a namespace that `create_namespace` has created.
-        commit, leases, probe_report: see `open_namespace`.
+        commit, leases, probe_report, write_units: see `open_namespace`.
     """
     options = _Options(
         commit=commit, leases=leases, probe_report=probe_report, session=None, clock=None, backoff=None
     )
     with (
-        closing(_open_metadata(metadata, options.clock, None)) as table,
+        closing(_open_metadata(metadata, options.clock, None, write_units)) as table,
         options.connect(store) as logged,
     ):
         path = _log_of(Keys(name).namespace) if log is None else log
@@ -417,8 +427,20 @@ def metadata_table_url(metadata: str | Url | None) -> str | Url:
     return url
 
 
-def _open_metadata(metadata: str | Url | None, clock: Clock, session: Boto3Session | None) -> Table:
-    return open_table(metadata_table_url(metadata), NAMESPACE_SCHEMA, clock=clock, session=session)
+def _open_metadata(
+    metadata: str | Url | None,
+    clock: Clock,
+    session: Boto3Session | None,
+    write_units: float | None = None,
+) -> Table:
+    table = open_table(metadata_table_url(metadata), NAMESPACE_SCHEMA, clock=clock, session=session)
+    if write_units is None:
+        return table
+    try:
+        return RateLimitedTable(table, bucket_of_process(table.url, write_units, clock))
+    except ConfigurationError:
+        table.close()
+        raise
 
 
 def _create_embedded(table: Table) -> None:

@@ -23,6 +23,7 @@ from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
 __all__ = [
     "PerThreadCounter",
     "RequestRecorder",
+    "also_listen_for_retries",
     "count_methods",
     "counted",
     "listen_for_retries",
@@ -53,6 +54,27 @@ def listen_for_retries(listener: Listener, call: Callable[[], T]) -> T:
         return call()
     finally:
         _listener.reset(token)
+
+
+def also_listen_for_retries(listener: Listener, call: Callable[[], T]) -> T:
+    """Do the same, and let the present listener listen, too.
+
+    >>> def call() -> None:
+    ...     report_retry(TimeoutError("busy"))
+    >>> def counts() -> None:
+    ...     also_listen_for_retries(lambda cause: print("slower"), call)
+    >>> listen_for_retries(lambda cause: print("again:", cause), counts)
+    slower
+    again: busy
+    """
+    outer = _listener.get()
+
+    def both(cause: Exception) -> None:
+        listener(cause)
+        if outer is not None:
+            outer(cause)
+
+    return listen_for_retries(both, call)
 
 
 def report_retry(cause: Exception) -> None:

@@ -2,7 +2,8 @@
 
 `open_table` opens a table from a URL. It imports the implementation (`memory`, `sqlite`, `dynamodb`)
 that the URL needs. The port is in `api`; `rules` and `marshal` have what the implementations share, and
-`counting_table` a table that counts requests. `sqlite_connection` is the connection of `sqlite`.
+`counting_table` a table that counts requests, and `rate_limit` one whose writes keep to a rate.
+`sqlite_connection` is the connection of `sqlite`.
 """
 
 from commitlog.tables.api import (

@@ -60,6 +60,7 @@ __all__ = [
     "judge",
     "key_of_token",
     "settled",
+    "size_of_item",
     "table_not_found",
     "token_of_key",
     "wrong_schema",
@@ -100,7 +101,7 @@ def check_item(schema: TableSchema, item: Item) -> Key:
 
 def _check_item(schema: TableSchema, item: Item) -> tuple[Key, int]:
     """Do the same, and return the size of the item in bytes as well."""
-    size = _size_of_item(item)
+    size = size_of_item(item)
     if size > MAX_ITEM_BYTES:
         raise ValueError(f"the item is {size} bytes; the largest allowed is {MAX_ITEM_BYTES}")
     return check_key(schema, schema.key_of(item)), size
@@ -187,7 +188,8 @@ def _check_key_part(name: str, value: object, limit: int) -> None:
         raise ValueError(f"key attribute {name!r} is {size} bytes; the longest allowed is {limit}")
 
 
-def _size_of_item(item: Item) -> int:
+def size_of_item(item: Item) -> int:
+    """Return the size of an item in bytes, as DynamoDB counts it; numbers count as the longest."""
     return sum(_size_of_name(name) + _size_of_value(name, value) for name, value in item.items())
 
 
