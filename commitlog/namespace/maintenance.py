@@ -15,7 +15,12 @@ from commitlog.namespace.external.importer import Importer, ImportReport
 from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
-from commitlog.namespace.fsck.references import References, WholeReferences, find_referenced
+from commitlog.namespace.fsck.references import (
+    OpenReferences,
+    References,
+    WholeReferences,
+    find_referenced,
+)
 from commitlog.namespace.fsck.repair import (
     FindingsRepairer,
     OpenRepairer,
@@ -66,6 +71,8 @@ class Maintenance:
         into: str = "",
         *,
         start_after: str = "",
+        objects: Iterable[ObjectInfo] | None = None,
+        within: str | None = None,
         progress: Callable[[ImportReport], object] | None = None,
     ) -> ImportReport:
         """Create files for existing objects of the store, in place, at the paths of the objects.
@@ -80,6 +87,9 @@ class Maintenance:
             prefix: the prefix of the objects, with its slash; "" for all objects.
             into: the directory below which the files are created.
             start_after: only objects whose path comes after this one in the store's order.
+            objects: some of these objects, sorted by path; by default the store is listed.
+                `commitlog.spark.import_objects` divides the listing.
+            within: id of the directory to which the path `into` must lead; by default any.
             progress: called after every hundred objects, or each directory, with the report so far.
 
         Returns a report, with the objects that cannot be files there: an object with the same name as
@@ -105,8 +115,12 @@ class Maintenance:
             store=self._context.store,
             make_directories=make,
             update=update,
+            clock=self._context.clock,
+            backoff=self._context.backoff,
         )
-        return importer.import_objects(prefix, into, start_after=start_after, progress=progress)
+        return importer.import_objects(
+            prefix, into, start_after=start_after, objects=objects, within=within, progress=progress
+        )
 
     def empty_trash(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
         """Remove the contents of the trash; return a report of removed items and of failures.
@@ -139,8 +153,19 @@ class Maintenance:
         Raises `BucketNotFound`, or `StoreEmpty` if the store does not belong to the namespace. The
         garbage stays listed then.
         """
+        return self.collector().collect(progress)
+
+    def collector(
+        self, referenced: Callable[[Collection[str]], Collection[str]] | None = None
+    ) -> Collector:
+        """Return what removes garbage: for `gc`, or for a share of it in a task of a cluster.
+
+        Args:
+            referenced: returns those of some objects to which files refer now; by default this process
+                reads all records for that.
+        """
         self._context.describe()
-        collector = Collector(
+        return Collector(
             table=self._context.table,
             keys=self._context.keys,
             store=self._context.store,
@@ -148,9 +173,8 @@ class Maintenance:
             backoff=self._context.backoff,
             verify=self._verify_ownership,
             new_id=self._context.new_id,
-            referenced=self._files_among,
+            referenced=self._files_among if referenced is None else referenced,
         )
-        return collector.collect(progress)
 
     def _verify_ownership(self) -> None:
         """Check the ownership of the log and the identity of the store, before objects are removed."""
@@ -381,11 +405,6 @@ class Maintenance:
         return self._repairer(references)
 
     def _repairer(self, references: References | None) -> Repairer:
-        reader = TableReader.of(self._context.table)
-        if references is None:
-            log = self._context.changes.log
-            log_reader = None if log is None else LogReader.of(log.current)
-            references = WholeReferences(table=reader, log=log_reader)
         context = RepairContext(
             planning=self._context.planning,
             row_planning=self._context.row_planning,
@@ -393,7 +412,25 @@ class Maintenance:
             store=self._store_reader(),
             began=self._context.row_planning.now(),
         )
-        return Repairer(table=reader, context=context, references=references)
+        return Repairer(
+            table=TableReader.of(self._context.table),
+            context=context,
+            references=self.references() if references is None else references,
+        )
+
+    def references(self, open_references: OpenReferences | None = None) -> References:
+        """Return what finds the references to objects, in the table and in the log.
+
+        Args:
+            open_references: opens it; by default this process reads the table and the log.
+        """
+        log = self._context.changes.log
+        if open_references is not None:
+            return open_references(self._context.keys, log)
+        return WholeReferences(
+            table=TableReader.of(self._context.table),
+            log=None if log is None else LogReader.of(log.current),
+        )
 
     def recover(self, *, older_than: float = 3600.0) -> tuple[Operation, ...]:
         """Decide the changes that are pending in the log; return them with their decisions.

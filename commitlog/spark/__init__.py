@@ -17,6 +17,7 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `tasks`: the part of a write that runs in a task, file by file
 * `compaction`: merging the small files of an output
 * `fsck_job`: `fsck`, checks and restores of namespaces on the executors
+* `maintenance_jobs`: `import_objects`, `prune`, `diff` and `gc` of namespaces on the executors
 * `cluster`: the executors as an engine for distributed work; `inventory`: S3 Inventories, for checks
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
 * `ingest`: the format ``commitlog_ingest``
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from commitlog.spark.datasource import CommitlogDataSource
     from commitlog.spark.errors import error_of
     from commitlog.spark.fsck_job import fsck
+    from commitlog.spark.maintenance_jobs import gc, import_objects
     from commitlog.spark.targets.namespace import physical_files
     from commitlog.spark_jar import committer_jar
 
@@ -64,6 +66,8 @@ __all__ = [
     "configure",
     "error_of",
     "fsck",
+    "gc",
+    "import_objects",
     "ingest",
     "physical_files",
     "read",
@@ -80,6 +84,8 @@ _HOMES = MappingProxyType(
         "configure": "committer.configure",
         "error_of": "errors",
         "fsck": "fsck_job",
+        "gc": "maintenance_jobs",
+        "import_objects": "maintenance_jobs",
         "physical_files": "targets.namespace",
         "read": "dataframe",
         "session": "builder",

@@ -82,7 +82,7 @@ class SparkEngine(Engine):
 
     def __init__(self, spark: SparkSession, *, partitions: int | None = None) -> None:
         if not isinstance(spark, SparkSession):
-            raise NotSupported("fsck needs a classic session: Spark Connect has no RDDs")
+            raise NotSupported("this needs a classic session: Spark Connect has no RDDs")
         self.context = spark.sparkContext
         self.partitions = 2 * self.context.defaultParallelism if partitions is None else partitions
         self._kept: list[RDD[Any]] = []

@@ -8,9 +8,9 @@ import click
 
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import Exit, PredicateCommand
+from commitlog.cli.namespace.cluster import run_on_spark, spark_option
 from commitlog.cli.output import counted, json_option, moment, print_json, printable, readable
 from commitlog.cli.parameters import DURATION
-from commitlog.errors import ConfigurationError
 from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome
 
 __all__ = ["fsck"]
@@ -45,11 +45,7 @@ __all__ = ["fsck"]
     show_default=True,
     help="Time after which findings are checked again, before they are reported.",
 )
-@click.option(
-    "--spark",
-    metavar="MASTER",
-    help="Read the table and the log on the executors of this Spark master, such as spark://host:7077.",
-)
+@spark_option("Read the table and the log")
 @click.option(
     "--inventory",
     metavar="URL",
@@ -108,8 +104,9 @@ def fsck(
                 progress=progress,
             )
         else:
-            checked = _fsck_on_spark(
+            checked = run_on_spark(
                 spark,
+                "fsck",
                 name,
                 objects=objects,
                 orphans=orphans,
@@ -142,21 +139,6 @@ def fsck(
         if sizes := [found.size for found in checked.findings if found.problem.name == "orphan-object"]:
             click.echo(f"objects without a file: {len(sizes)}, {readable(sum(sizes))}")
     click.get_current_context().exit(Exit.FAILED if left else Exit.DONE)
-
-
-def _fsck_on_spark(master: str, name: str, **arguments: Any) -> FsckReport:
-    """Check a namespace in a Spark session that ends with the check."""
-    try:
-        from commitlog import spark
-    except ImportError as error:
-        raise ConfigurationError(str(error)) from error
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    session = spark.session(master, settings)
-    try:
-        report: FsckReport = spark.fsck(session, name, **arguments)
-        return report
-    finally:
-        session.stop()
 
 
 def _line(finding: Finding) -> str:

@@ -11,6 +11,7 @@ import click
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import Exit, Interrupted, PredicateCommand, print_error
 from commitlog.cli.fs.paths import matches, path_of, url_of
+from commitlog.cli.namespace.cluster import job_arguments, job_options, run_on_spark, spark_option
 from commitlog.cli.output import counted, json_option, note, print_json, printable, readable
 from commitlog.cli.urls import refuse_secrets
 from commitlog.errors import ConfigurationError
@@ -26,14 +27,28 @@ __all__ = ["diff", "import_", "prefix_in"]
 @click.argument("source", metavar="STORE_URL")
 @click.argument("url")
 @click.option("--start-after", default="", metavar="PATH", help="Continue after this object.")
+@spark_option("List and import the objects")
+@job_options
 @json_option
 @namespace_options
-def import_(connection: Connection, source: str, url: str, start_after: str, json: bool) -> None:
+def import_(
+    connection: Connection,
+    source: str,
+    url: str,
+    start_after: str,
+    spark: str | None,
+    journal: str | None,
+    job_id: str | None,
+    json: bool,
+) -> None:
     """Create files below URL from the objects below STORE_URL, without copying the content.
 
     STORE_URL has to be in the store of the namespace. The objects stay where they are, even when their
     files are removed. The command can be run again: it skips objects that are imported already, and
     updates files whose objects were overwritten. If it is interrupted, it prints where to continue.
+
+    With --spark, the objects are divided among the executors of a cluster; see the command "fsck" for
+    what this needs. With --journal and --job-id, an interrupted command can be continued.
 
     Objects that cannot become files, such as "a/b" next to "a", are reported, and the exit status is 1.
     The status is also 1 if there are no objects.
@@ -44,6 +59,9 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
     """
     from commitlog.namespace import ImportReport
 
+    if spark is not None and start_after:
+        raise click.UsageError("--start-after cannot be used with --spark: use --journal")
+    job = job_arguments(spark, journal, job_id)
     at = path_of(connection, url)
     prefix = prefix_in(at.namespace, source)
     so_far = ImportReport(last=start_after)
@@ -55,29 +73,25 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
                 so_far = now
                 count(now.files + now.updated + now.known + len(now.refused))
 
-            done = at.namespace.maintenance.import_objects(
-                prefix, at.path, start_after=start_after, progress=progress
-            )
+            if spark is None:
+                done = at.namespace.maintenance.import_objects(
+                    prefix, at.path, start_after=start_after, progress=progress
+                )
+            else:
+                name = at.namespace.name
+                arguments = {**job, **connection.namespace_arguments(name), "progress": progress}
+                done = run_on_spark(spark, "import_objects", name, prefix, at.path, **arguments)
     except KeyboardInterrupt as error:
         raise Interrupted(_state(so_far, start_after)) from error
     except BaseException:
-        if so_far.last:
+        if so_far.last and spark is None:
             here = f"--start-after {printable(so_far.last)!r}"
             note(f"to resume: run the same command with {here}")
         raise
     for path, reason in done.refused:
         print_error(reason, what=path)
     if json:
-        print_json(
-            {
-                "files": done.files,
-                "updated": done.updated,
-                "known": done.known,
-                "bytes": done.bytes,
-                "refused": [{"path": path, "reason": reason} for path, reason in done.refused],
-                "last": done.last,
-            }
-        )
+        print_json(done.to_json())
     else:
         click.echo(
             f"files made: {done.files}, updated: {done.updated}, {readable(done.bytes)}; "

@@ -9,6 +9,7 @@ import click
 
 from commitlog.cli.connection import Connection, grace_option, namespace_options
 from commitlog.cli.exit_status import Exit, message_of, print_error
+from commitlog.cli.namespace.cluster import job_arguments, job_options, run_on_spark, spark_option
 from commitlog.cli.output import (
     counted,
     duration,
@@ -42,9 +43,18 @@ def abandoned_option(command: Callable[..., R]) -> Callable[..., R]:
 @click.command()
 @click.argument("name")
 @grace_option
+@spark_option("Remove content")
+@job_options
 @json_option
 @namespace_options
-def gc(connection: Connection, name: str, json: bool) -> None:
+def gc(
+    connection: Connection,
+    name: str,
+    spark: str | None,
+    journal: str | None,
+    job_id: str | None,
+    json: bool,
+) -> None:
     """Empty the trash of the namespace NAME, and remove unreferenced content.
 
     The command first abandons jobs that were started a week ago and never published. At the end it
@@ -57,12 +67,16 @@ def gc(connection: Connection, name: str, json: bool) -> None:
     be active. It can be interrupted. Failures are reported, with the paths of objects and the ids of
     files and directories in the trash. The exit status is then 1, and the next run tries again.
 
+    With --spark, content is removed by the executors of a cluster; see the command "fsck" for what this
+    needs. This process empties the trash.
+
     \b
     Example:
       commitlog namespace gc lake
     """
     from commitlog.namespace import abort_stale_attempts, abort_uploads
 
+    job = job_arguments(spark, journal, job_id)
     namespace = connection.namespace(name)
     abandoned = abort_stale_attempts(namespace)
     with counted("emptying the trash") as count:
@@ -76,7 +90,11 @@ def gc(connection: Connection, name: str, json: bool) -> None:
         def collected_so_far(done: GcReport) -> None:
             count(done.objects)
 
-        collected = namespace.maintenance.gc(collected_so_far)
+        if spark is None:
+            collected = namespace.maintenance.gc(collected_so_far)
+        else:
+            arguments = {**job, **connection.namespace_arguments(name), "progress": collected_so_far}
+            collected = run_on_spark(spark, "gc", name, **arguments)
     uploads, failed = 0, [*swept.failed, *collected.failed]
     try:
         uploads = abort_uploads(namespace)

@@ -5,12 +5,16 @@ Nothing is copied. Removing such a file does not remove its object: the objects 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby, islice
+from typing import Any
 
 from attrs import evolve, field, frozen
 
 from commitlog._util.frozen_map import AppendOnly
+from commitlog._util.retry import Backoff
+from commitlog.clock import Clock
 from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
@@ -58,6 +62,34 @@ class ImportReport:
     refused: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
     last: str = ""
 
+    def followed_by(self, other: ImportReport) -> ImportReport:
+        """Return the report of this import and of another one, of later objects."""
+        return ImportReport(
+            files=self.files + other.files,
+            updated=self.updated + other.updated,
+            known=self.known + other.known,
+            bytes=self.bytes + other.bytes,
+            refused=self.refused + other.refused,
+            last=max(self.last, other.last),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "files": self.files,
+            "updated": self.updated,
+            "known": self.known,
+            "bytes": self.bytes,
+            "refused": [{"path": path, "reason": reason} for path, reason in self.refused],
+            "last": self.last,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> ImportReport:
+        """Return the report that `to_json` returned."""
+        refused = AppendOnly((each["path"], each["reason"]) for each in found["refused"])
+        return cls(**{**found, "refused": refused})
+
 
 @frozen(kw_only=True)
 class Importer:
@@ -70,6 +102,8 @@ class Importer:
         make_directories: creates all directories on a path, as `plan_tree.plan_directories` plans it.
         update: updates the file at a path to the given object, and returns it; None if nothing is at the
             path. Raises `AlreadyExists` if something else is there.
+        clock: waited on between attempts.
+        backoff: retry policy for conflicts with other clients.
     """
 
     tree: Tree
@@ -77,6 +111,8 @@ class Importer:
     store: ObjectStore
     make_directories: Callable[[str, Sequence[Entry]], tuple[Entry, ...]]
     update: Callable[[str, ObjectInfo], Entry | None]
+    clock: Clock
+    backoff: Backoff
 
     def import_objects(
         self,
@@ -84,6 +120,8 @@ class Importer:
         into: str,
         *,
         start_after: str = "",
+        objects: Iterable[ObjectInfo] | None = None,
+        within: str | None = None,
         progress: Callable[[ImportReport], object] | None = None,
     ) -> ImportReport:
         """See `Maintenance.import_objects`."""
@@ -91,9 +129,10 @@ class Importer:
             raise ConfigurationError(f"prefix {prefix!r} is not a directory: end it in a slash")
         depth = 1 + len(split(into))
         done = ImportReport(last=start_after)
-        top: Sequence[Entry] = ()
-        listed = self.store.list(prefix, start_after=start_after)
-        for directory, infos in groupby(listed, lambda info: info.path.rpartition("/")[0]):
+        top = self._top(into, within)
+        if objects is None:
+            objects = self.store.list(prefix, start_after=start_after)
+        for directory, infos in groupby(objects, lambda info: info.path.rpartition("/")[0]):
             below = directory[len(prefix) :]
             target = join(into, below) if below else into
             known = top
@@ -110,6 +149,15 @@ class Importer:
             top = known[:depth]
         return done
 
+    def _top(self, into: str, within: str | None) -> Sequence[Entry]:
+        """Return the directories down to `into`, if it is known which one that must be."""
+        if within is None:
+            return ()
+        walk = self.tree.walk(split(into))
+        if walk.missing or walk.last.id != within:
+            raise Conflict(f"{into!r} was renamed, or deleted; nothing was imported")
+        return walk.found
+
     def _import_batch(
         self, target: str, known: Sequence[Entry], infos: list[ObjectInfo], done: ImportReport
     ) -> tuple[Sequence[Entry], ImportReport]:
@@ -119,7 +167,8 @@ class Importer:
         if not infos:
             return known, done
         try:
-            known = self._make(split(target), known)
+            make = partial(self._make, split(target), known)
+            known = self.backoff.retry(self.clock, make, on=Conflict)
         except (InvalidPath, NotADirectory, AlreadyExists, TransactionTooLarge) as error:
             return known, _refused(done, infos, error)
         directory = known[-1]
@@ -190,7 +239,8 @@ class Importer:
             name: NewFile(data=Data.of(info), modified=modified_of(info)) for name, info in new.items()
         }
         try:
-            linked = self.linker.link(target, files, within=directory.id)
+            link = partial(self.linker.link, target, files, within=directory.id)
+            linked = self.backoff.retry(self.clock, link, on=Conflict)
         except TransactionTooLarge as error:  # of a single file: the path is too deep for every file
             return _refused(done, new.values(), error)
         refused = [(new[name].path, str(error)) for name, error in linked.errors.items()]

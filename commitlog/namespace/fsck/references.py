@@ -18,9 +18,10 @@ from commitlog.namespace.fsck.readers import (
     TableReader,
     read_matching,
 )
+from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.codec import item_name
-from commitlog.namespace.model.keys import hash_of
+from commitlog.namespace.model.keys import Keys, hash_of
 from commitlog.namespace.model.records import Entry, Garbage, record_of
 from commitlog.namespace.write.content import is_own
 from commitlog.stores.api import ObjectInfo
@@ -29,6 +30,7 @@ from commitlog.tables.api import Item, UnreadableItem
 __all__ = [
     "IN_LOG",
     "KnownReferences",
+    "OpenReferences",
     "References",
     "WholeReferences",
     "described_references",
@@ -100,6 +102,10 @@ class References(abc.ABC):
         They are the place and name of a file, ``x/ID-VERSION`` for garbage that was this version of a
         file, or ``log`` for the log.
         """
+
+
+#: Opens the references, given the keys of a namespace and its log, if there is one.
+OpenReferences: TypeAlias = Callable[[Keys, FencedLog | None], References]
 
 
 @frozen(kw_only=True)

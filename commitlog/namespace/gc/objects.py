@@ -6,8 +6,9 @@ deletion that can be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -20,12 +21,15 @@ from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import GARBAGE_SLOTS, Keys
 from commitlog.namespace.model.records import Garbage
 from commitlog.stores.api import ObjectStore
-from commitlog.tables.api import Delete, Equals, Table
+from commitlog.tables.api import Delete, Equals, Item, Table
 
-__all__ = ["Collector", "GcReport"]
+__all__ = ["Collector", "GarbageShare", "GcReport"]
 
 #: Maximum number of objects removed by one request to the store.
 _OBJECTS = 1000
+
+#: The partitions of the garbage.
+_SLOTS = range(GARBAGE_SLOTS)
 
 #: Number of never referenced objects for which all records are read once.
 _ORPHAN_BATCH = 10_000
@@ -45,6 +49,48 @@ class GcReport:
     objects: int = 0
     bytes: int = 0
     failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
+
+    def followed_by(self, other: GcReport) -> GcReport:
+        """Return the report of this collection and of another one."""
+        return GcReport(
+            objects=self.objects + other.objects,
+            bytes=self.bytes + other.bytes,
+            failed=self.failed + other.failed,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"objects": self.objects, "bytes": self.bytes, "failed": list(map(list, self.failed))}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> GcReport:
+        """Return the report that `to_json` returned."""
+        failed = AppendOnly((what, error) for what, error in found["failed"])
+        return cls(**{**found, "failed": failed})
+
+
+@frozen(kw_only=True)
+class GarbageShare:
+    """A share of the garbage of a namespace.
+
+    Attributes:
+        slot: number of a partition of the garbage.
+        after, until: epoch milliseconds; only garbage that was due after the first, and not later than
+            the second.
+    """
+
+    slot: int
+    after: int = -1
+    until: int
+
+    def to_json(self) -> dict[str, int]:
+        """Return it as JSON."""
+        return {"slot": self.slot, "after": self.after, "until": self.until}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, int]) -> GarbageShare:
+        """Return the share that `to_json` returned."""
+        return cls(**found)
 
 
 @frozen(kw_only=True)
@@ -76,10 +122,9 @@ class Collector:
         """Remove the garbage that is due: see `Maintenance.gc`."""
         done = _Totals()
         orphans: list[Garbage] = []
-        due = chain.from_iterable(self._due(slot, done) for slot in range(GARBAGE_SLOTS))
-        while batch := list(islice(due, _OBJECTS)):
-            orphans += (garbage for garbage in batch if garbage.is_orphan)
-            self._collect([garbage for garbage in batch if not garbage.is_orphan], done)
+        now = int(self.clock.epoch() * 1000)
+        for found in self._collect_shares([GarbageShare(slot=each, until=now) for each in _SLOTS], done):
+            orphans += found
             if len(orphans) >= _ORPHAN_BATCH:
                 self._collect_orphans(orphans, done)
                 orphans = []
@@ -90,23 +135,67 @@ class Collector:
             progress(done.report())
         return done.report()
 
-    def _due(self, slot: int, done: _Totals) -> Iterator[Garbage]:
+    def shares(self, count: int) -> list[GarbageShare]:
+        """Divide the garbage that is due now into about as many shares as wanted, by time.
+
+        Takes one request for each partition of the garbage.
+        """
         now = int(self.clock.epoch() * 1000)
-        place = self.keys.garbage_slot(slot)
+        shares: list[GarbageShare] = []
+        for slot in _SLOTS:
+            page = self.table.query_page(self.keys.garbage_slot(slot), limit=1)
+            first = next((_due_at(item) for item in page.items), now)
+            parts = max(1, min(-(-count // GARBAGE_SLOTS), now - first))
+            ends = [first + (now - first) * part // parts for part in range(1, parts + 1)]
+            after = -1
+            for until in ends:
+                shares.append(GarbageShare(slot=slot, after=after, until=until))
+                after = until
+        return shares
+
+    def collect_share(self, share: GarbageShare) -> tuple[GcReport, list[Garbage]]:
+        """Remove a share of the garbage, as far as it is due.
+
+        Returns a report, and the objects that were unreferenced when listed. These are left for
+        `collect_orphans`.
+        """
+        done = _Totals()
+        orphans = list(chain.from_iterable(self._collect_shares([share], done)))
+        return done.report(), orphans
+
+    def collect_orphans(self, orphans: Sequence[Garbage]) -> GcReport:
+        """Remove objects that were unreferenced when listed, except those that files refer to now."""
+        done = _Totals()
+        self._collect_orphans(orphans, done)
+        return done.report()
+
+    def _collect_shares(self, shares: Sequence[GarbageShare], done: _Totals) -> Iterator[list[Garbage]]:
+        """Remove shares of the garbage; yield the orphans of each thousand objects, which are left."""
+        due = chain.from_iterable(self._due(share, done) for share in shares)
+        while batch := list(islice(due, _OBJECTS)):
+            self._collect([garbage for garbage in batch if not garbage.is_orphan], done)
+            yield [garbage for garbage in batch if garbage.is_orphan]
+
+    def _due(self, share: GarbageShare, done: _Totals) -> Iterator[Garbage]:
+        now = int(self.clock.epoch() * 1000)
+        place = self.keys.garbage_slot(share.slot)
+        start_after = str(self.keys.garbage(share.after + 1, "").range)
         try:
-            for item in self.table.query(place):
+            for item in self.table.query(place, start_after=start_after):
                 try:
                     garbage = Garbage.from_item(item)
                 except (CorruptRecord, FormatTooNew) as error:
+                    if _due_at(item) > share.until:
+                        return
                     done.failed += [(item_name(item), str(error))]
                     continue
-                if garbage.not_before > now:
+                if garbage.not_before > min(now, share.until):
                     return
                 yield garbage
         except Unavailable as error:
             done.failed += [(place, str(error))]
 
-    def _collect_orphans(self, orphans: list[Garbage], done: _Totals) -> None:
+    def _collect_orphans(self, orphans: Sequence[Garbage], done: _Totals) -> None:
         """Remove objects that were unreferenced when listed, except those that files refer to now."""
         if not orphans:
             return
@@ -167,6 +256,12 @@ class Collector:
             if each.key in removed.failed
         )
         return [each for each in listed if each.key in removed.keys]
+
+
+def _due_at(item: Item) -> int:
+    """Return the epoch millisecond at which garbage is due by its key; 0 if the key does not show it."""
+    digits = str(item["name"]).partition("/")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 @define

@@ -11,4 +11,7 @@ together the records that one rule needs::
     repair      repairs of findings, divided into groups that depend on each other
     table       the records of the table, for a new log
     listing     the objects of a store, in ranges of about the same size
+    journal     the units of a job, and which of them are complete
+    imports     an import of objects
+    collection  a garbage collection
 """

@@ -444,7 +444,7 @@ def _cut(parts: Sequence[_Part], count: int) -> list[str]:
 
 
 def _place(part: _Part, portion: float) -> str | None:
-    """Return the path up to which a part has a portion of its objects; None at the end of the prefix."""
+    """Return the path up to which a part has a portion of its objects; None for the very end."""
     if part.objects is None and part.scale is not None:
         low, high = part.numbers()
         place = part.scale.path(low + int((high - low) * portion))

@@ -1,0 +1,208 @@
+"""Maintenance of namespaces as Spark jobs: `import_objects`, `gc`, `prune` and `diff`.
+
+The rules are in `commitlog.namespace`, and `commitlog.namespace.partitioned` divides their work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+from pyspark.sql import SparkSession
+
+from commitlog._util.ids import random_id
+from commitlog.commit import ProbeReport
+from commitlog.connect import connect
+from commitlog.errors import ConfigurationError
+from commitlog.namespace import GcReport, ImportReport, Namespace
+from commitlog.namespace.partitioned.collection import PartitionedCollection
+from commitlog.namespace.partitioned.dataset import OpenAccess
+from commitlog.namespace.partitioned.imports import PartitionedImport
+from commitlog.namespace.partitioned.journal import (
+    Journal,
+    OpenJournal,
+    OpenNamespace,
+    no_journal,
+)
+from commitlog.namespace.partitioned.survey import PartitionedSurveyor
+from commitlog.namespaces import metadata_table_url, open_namespace, parse_url
+from commitlog.spark.cluster import NamespacePlace, SparkEngine
+from commitlog.urls import Url
+
+__all__ = ["gc", "import_objects"]
+
+#: Number of listings that the driver sends at a time.
+_LISTINGS = 32
+
+
+def import_objects(
+    spark: SparkSession,
+    namespace: str,
+    prefix: str = "",
+    into: str = "",
+    *,
+    metadata: str | Url | None = None,
+    store: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    partitions: int | None = None,
+    journal: str | Url | None = None,
+    job_id: str | None = None,
+    progress: Callable[[ImportReport], object] | None = None,
+) -> ImportReport:
+    """Create files for existing objects of the store, in place, at the paths of the objects.
+
+    The results are those of `Maintenance.import_objects`. The driver divides the objects into ranges of
+    about the same size, with at most 32 listings for each partition. The executors list and import them.
+    A call that was interrupted can be repeated, and several can run at once. With a journal, a repeated
+    call leaves out the ranges that are complete, and its report has them.
+
+    Args:
+        spark: a classic session.
+        namespace: the name of the namespace, or its URL ``commitlog://NAME``.
+        prefix, into: see `Maintenance.import_objects`.
+        metadata, store, commit, leases, probe_report: see `fsck`.
+        partitions: a quarter of the number of ranges; by default twice the number of cores.
+        journal: URL of a prefix of a store, in which the plan and the reports of the ranges are kept;
+            the store must enforce conditions, see `commitlog.connect`.
+        job_id: id of this job in the journal. Repeat a call with the same id to continue it.
+        progress: called with the report at the end.
+
+    Raises:
+        ConfigurationError: an argument is wrong, or the job has other arguments; nothing was imported.
+        NotSupported: the session is one of Spark Connect, or the store does not list objects in the
+            order of the bytes of their paths.
+        Py4JJavaError, PySparkException: Spark's job failed for another reason. Repeat the call.
+
+    It also raises the errors of `Maintenance.import_objects`, `open_namespace` and `commitlog.connect`.
+    """
+    options = {"commit": commit, "leases": leases, "probe_report": probe_report}
+    job = _Job.of(spark, namespace, metadata, store, options, partitions, journal, job_id)
+    with job.run() as (opened, _), ThreadPoolExecutor(_LISTINGS, "commitlog-listing") as executor:
+        work = PartitionedImport(
+            engine=job.engine,
+            open_namespace=job.open_namespace,
+            open_journal=job.open_journal,
+            executor=executor,
+        )
+        return work.import_objects(opened, prefix, into, progress=progress)
+
+
+def gc(
+    spark: SparkSession,
+    namespace: str,
+    *,
+    metadata: str | Url | None = None,
+    store: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    partitions: int | None = None,
+    journal: str | Url | None = None,
+    job_id: str | None = None,
+    progress: Callable[[GcReport], object] | None = None,
+) -> GcReport:
+    """Remove unreferenced content after its grace period; return a report.
+
+    The results are those of `Maintenance.gc`. The executors remove the garbage of different times. If
+    `fsck` has listed objects for which no file was known, the table and the log are read once for all
+    of them. A call that was interrupted can be repeated, and several can run at once.
+
+    Args:
+        spark: a classic session.
+        namespace: the name of the namespace, or its URL ``commitlog://NAME``.
+        metadata, store, commit, leases, probe_report: see `fsck`.
+        partitions: a quarter of the number of shares of the garbage; by default twice the number of
+            cores.
+        journal, job_id: see `import_objects`. What a repeated call leaves out, its report has. Garbage
+            that is due only after the first call began is left for another job.
+        progress: called with the report so far after each of two steps.
+
+    Raises the errors of `import_objects`, except for listings, and those of `Maintenance.gc`.
+    """
+    options = {"commit": commit, "leases": leases, "probe_report": probe_report}
+    job = _Job.of(spark, namespace, metadata, store, options, partitions, journal, job_id)
+    with job.run() as (opened, open_access):
+        work = PartitionedCollection(
+            engine=job.engine,
+            open_namespace=job.open_namespace,
+            open_journal=job.open_journal,
+            open_references=partial(PartitionedSurveyor.of, job.engine, open_access),
+        )
+        return work.collect(opened, progress=progress)
+
+
+@frozen(kw_only=True)
+class _Job:
+    """A job on a namespace.
+
+    Attributes:
+        engine: the executors.
+        place: the place of the namespace.
+        open_journal: opens the journal, in any process.
+    """
+
+    engine: SparkEngine
+    place: NamespacePlace
+    open_journal: OpenJournal
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        namespace: str,
+        metadata: str | Url | None,
+        store: str | Url | None,
+        options: dict[str, Any],
+        partitions: int | None,
+        journal: str | Url | None,
+        job_id: str | None,
+    ) -> _Job:
+        """Return a job; the arguments are those of `import_objects`."""
+        if job_id is not None and journal is None:
+            raise ConfigurationError("a job with an id needs the URL of a journal: 'journal'")
+        open_journal: OpenJournal = no_journal
+        if journal is not None:
+            open_journal = partial(_open_journal, journal, job_id or random_id())
+        return cls(
+            engine=SparkEngine(spark, partitions=partitions),
+            place=NamespacePlace(
+                name=parse_url(namespace)[0] if "://" in namespace else namespace,
+                store=store,
+                metadata=metadata_table_url(metadata),
+                options=options,
+            ),
+            open_journal=open_journal,
+        )
+
+    @property
+    def open_namespace(self) -> OpenNamespace:
+        """What opens the namespace in a task."""
+        place = self.place
+        return partial(
+            open_namespace,
+            place.name,
+            metadata=place.metadata,
+            store=place.store,
+            **place.options,
+        )
+
+    @contextmanager
+    def run(self) -> Iterator[tuple[Namespace, OpenAccess]]:
+        """Open the namespace in this process; forget what executors keep at the end."""
+        try:
+            with self.place.open() as (namespace, open_access):
+                yield namespace, open_access
+        finally:
+            self.engine.release()
+
+
+@contextmanager
+def _open_journal(url: str | Url, id: str) -> Iterator[Journal]:
+    with closing(connect(url)) as store:
+        yield Journal(store=store, id=id)

@@ -1,0 +1,122 @@
+"""Import, garbage collection, prune and diff of a namespace by Spark: as in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve, frozen
+
+import commitlog
+from commitlog.errors import ConfigurationError, NotSupported
+from commitlog.namespace import ImportReport, Namespace
+from commitlog.namespaces import create_namespace
+from commitlog.stores.api import ObjectStore
+from commitlog.stores.open import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+LAKE = "lake"
+
+
+@frozen
+class Place:
+    """A namespace in files, which other processes can open.
+
+    Attributes:
+        directory: the directory of all files.
+        lake: the namespace.
+        store: its store.
+    """
+
+    directory: Path
+    lake: Namespace
+    store: ObjectStore
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of jobs."""
+        return {"metadata": f"sqlite://{self.directory}/names.db", "partitions": 2}
+
+    @property
+    def journal(self) -> str:
+        """URL of a journal."""
+        return f"file://{self.directory}/journal"
+
+    def put(self, number: int) -> None:
+        """Put objects in some directories."""
+        for each in range(number):
+            self.store.put(f"raw/{each % 3}/{each:03}", b"1")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """An empty namespace, and a directory for journals."""
+    for name in ("store", "journal"):
+        (tmp_path / name).mkdir()
+    url = f"file://{tmp_path}/store"
+    metadata = f"sqlite://{tmp_path}/names.db"
+    with (
+        create_namespace(LAKE, store=url, metadata=metadata, grace=0) as lake,
+        closing(open_store(url)) as store,
+    ):
+        yield Place(tmp_path, lake, store)
+
+
+def test_objects_become_files(place: Place, spark: SparkSession) -> None:
+    """A second call finds them, and one with the id of the first repeats its report."""
+    place.put(30)
+    how = {**place.options, "journal": place.journal}
+    first = commitlog.spark.import_objects(spark, LAKE, "raw/", "in", job_id="one", **how)
+    again = commitlog.spark.import_objects(spark, LAKE, "raw/", "in", job_id="one", **how)
+    other = commitlog.spark.import_objects(spark, f"commitlog://{LAKE}", "raw/", "in", **place.options)
+    assert first == again == ImportReport(files=30, bytes=30, last="raw/2/029")
+    assert other == evolve(first, files=0, bytes=0, known=30)
+    assert place.lake.read("in/1/001") == b"1"
+    with pytest.raises(ConfigurationError, match="choose another id"):
+        commitlog.spark.import_objects(spark, LAKE, "raw/", "elsewhere", job_id="one", **how)
+
+
+def test_two_imports_run_at_once(place: Place, spark: SparkSession) -> None:
+    """Together they create each file once."""
+    place.put(60)
+
+    def run(number: int) -> ImportReport:
+        return commitlog.spark.import_objects(spark, LAKE, "raw/", "in", **place.options)
+
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(run, range(2)))
+    assert sum(each.files for each in reports) == 60
+    assert all(each.files + each.known == 60 and not each.refused for each in reports)
+    assert place.lake.summary("in").files == 60
+
+
+def test_garbage_is_removed(place: Place, spark: SparkSession) -> None:
+    """Listed objects without a file, too."""
+    for number in range(20):
+        place.lake.write(f"a/{number}", b"1")
+    place.lake.delete("a", recursive=True)
+    place.lake.maintenance.empty_trash()
+    place.store.put(f"abc/abc{29 * '0'}", b"1")
+    found = place.lake.maintenance.fsck(orphans=True, age=-1e9, grace=0).findings
+    list(place.lake.maintenance.repair(found, dry_run=False, only=["orphan-object"]))
+    done = commitlog.spark.gc(spark, LAKE, **place.options)
+    assert (done.objects, done.bytes, list(done.failed)) == (21, 21, [])
+    assert commitlog.spark.gc(spark, LAKE, **place.options).objects == 0
+
+
+def test_arguments_are_checked(place: Place, spark: SparkSession) -> None:
+    """Nothing is read before that."""
+    with pytest.raises(ConfigurationError, match="journal"):
+        commitlog.spark.gc(spark, LAKE, job_id="one", **place.options)
+    with pytest.raises(ConfigurationError, match="slash"):
+        commitlog.spark.import_objects(spark, LAKE, "raw", "in", **place.options)
+    with pytest.raises(NotSupported):
+        commitlog.spark.gc(object(), LAKE, **place.options)  # type: ignore[arg-type]
