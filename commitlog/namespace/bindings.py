@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from attrs import evolve, field, frozen
 
@@ -158,6 +158,7 @@ class Bindings:
         *,
         older_than: float | None = None,
         empty_store: bool = False,
+        prune_tree: Callable[[Entry], PruneReport] | None = None,
         progress: Callable[[PruneReport], object] | None = None,
     ) -> PruneReport:
         """Remove files and tombstones without objects at and below a path; return a report.
@@ -176,6 +177,8 @@ class Bindings:
                 they hide become visible again, if they are still in the store: choose an age by which
                 they have certainly been removed.
             empty_store: as for `sync`.
+            prune_tree: prunes a directory, and those below; by default this process does.
+                `commitlog.spark.prune` does it on a cluster.
             progress: called after each directory with the report so far.
 
         The report has the items that could not be removed, because other clients changed them, or
@@ -184,7 +187,19 @@ class Bindings:
         """
         if older_than is not None and not older_than >= 0:
             raise ConfigurationError(f"older_than is {older_than!r} seconds; it must be 0 or more")
-        pruner = Pruner(
+        top = self._directory(path)
+        if empty_store:
+            self._accept_store()
+        if prune_tree is not None:
+            return prune_tree(top)
+        return self.pruner(older_than=older_than, empty_store=empty_store).prune(top, progress=progress)
+
+    def pruner(self, *, older_than: float | None = None, empty_store: bool = False) -> Pruner:
+        """Return what prunes directories one by one, as `prune` and the tasks of a cluster do.
+
+        Arguments as of `prune`.
+        """
+        return Pruner(
             overlay=self._context.overlay,
             synchronizer=self._context.synchronizer,
             planning=self._context.planning,
@@ -193,16 +208,13 @@ class Bindings:
             older_than=older_than,
             may_be_empty=empty_store,
         )
-        top = self._directory(path)
-        if empty_store:
-            self._accept_store()
-        return pruner.prune(top, progress=progress)
 
     def diff(
         self,
         path: str = "",
         *,
         prefix: str | None = None,
+        diff_tree: Callable[[str, Entry], Iterable[Difference]] | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[Difference]:
         """Yield the differences between the store and the table, at and below a path.
@@ -219,6 +231,8 @@ class Bindings:
         Args:
             path: a file or directory.
             prefix: treat the directory as if it was bound to this prefix, from which it was imported.
+            diff_tree: compares a directory of the table, given its path, and those below; by default
+                this process does. `commitlog.spark.diff` does it on a cluster.
             progress: called from time to time with the number of files and directories compared so far.
 
         Raises `NotFound`, and `ConfigurationError` for a prefix to which a directory cannot be bound.
@@ -229,8 +243,14 @@ class Bindings:
         walk = self._context.tree.walk(split(path))
         # An entry that only the store has is compared, too.
         top = self._context.stat(path).entry if walk.missing else walk.last
-        reader = DiffReader(overlay=self._context.overlay, content=self._context.content)
-        yield from reader.diff(path, top, prefix, progress or (lambda count: None))
+        if diff_tree is not None and top.is_directory and top.is_stored:
+            yield from diff_tree(path, top)
+            return
+        yield from self.diff_reader().diff(path, top, prefix, progress or (lambda count: None))
+
+    def diff_reader(self) -> DiffReader:
+        """Return what compares directories one by one, as `diff` and the tasks of a cluster do."""
+        return DiffReader(overlay=self._context.overlay, content=self._context.content)
 
     def _accept_store(self) -> None:
         """Accept the store as the right one from now on. Raises `BucketNotFound`."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from commitlog.spark.datasource import CommitlogDataSource
     from commitlog.spark.errors import error_of
     from commitlog.spark.fsck_job import fsck
-    from commitlog.spark.maintenance_jobs import gc, import_objects
+    from commitlog.spark.maintenance_jobs import diff, gc, import_objects, prune
     from commitlog.spark.targets.namespace import physical_files
     from commitlog.spark_jar import committer_jar
 
@@ -64,12 +64,14 @@ __all__ = [
     "committer_jar",
     "compact",
     "configure",
+    "diff",
     "error_of",
     "fsck",
     "gc",
     "import_objects",
     "ingest",
     "physical_files",
+    "prune",
     "read",
     "session",
     "write",
@@ -82,11 +84,13 @@ _HOMES = MappingProxyType(
         "committer_jar": "committer.configure",
         "compact": "compaction",
         "configure": "committer.configure",
+        "diff": "maintenance_jobs",
         "error_of": "errors",
         "fsck": "fsck_job",
         "gc": "maintenance_jobs",
         "import_objects": "maintenance_jobs",
         "physical_files": "targets.namespace",
+        "prune": "maintenance_jobs",
         "read": "dataframe",
         "session": "builder",
         "write": "dataframe",

@@ -18,9 +18,9 @@ from commitlog._util.ids import random_id
 from commitlog.commit import ProbeReport
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError
-from commitlog.namespace import GcReport, ImportReport, Namespace
+from commitlog.namespace import Difference, GcReport, ImportReport, Namespace, PruneReport
 from commitlog.namespace.partitioned.collection import PartitionedCollection
-from commitlog.namespace.partitioned.dataset import OpenAccess
+from commitlog.namespace.partitioned.dataset import Dataset, OpenAccess
 from commitlog.namespace.partitioned.imports import PartitionedImport
 from commitlog.namespace.partitioned.journal import (
     Journal,
@@ -28,12 +28,15 @@ from commitlog.namespace.partitioned.journal import (
     OpenNamespace,
     no_journal,
 )
+from commitlog.namespace.partitioned.levels import FEW_FILES
+from commitlog.namespace.partitioned.pruning import PartitionedDiff, PartitionedPrune
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespaces import metadata_table_url, open_namespace, parse_url
 from commitlog.spark.cluster import NamespacePlace, SparkEngine
+from commitlog.stores.api import ObjectInfo
 from commitlog.urls import Url
 
-__all__ = ["gc", "import_objects"]
+__all__ = ["diff", "gc", "import_objects", "prune"]
 
 #: Number of listings that the driver sends at a time.
 _LISTINGS = 32
@@ -135,6 +138,105 @@ def gc(
             open_references=partial(PartitionedSurveyor.of, job.engine, open_access),
         )
         return work.collect(opened, progress=progress)
+
+
+def prune(
+    spark: SparkSession,
+    namespace: str,
+    path: str = "",
+    *,
+    older_than: float | None = None,
+    empty_store: bool = False,
+    metadata: str | Url | None = None,
+    store: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    partitions: int | None = None,
+    inventory: Dataset[ObjectInfo] | None = None,
+    few_files: int = FEW_FILES,
+    journal: str | Url | None = None,
+    job_id: str | None = None,
+    progress: Callable[[PruneReport], object] | None = None,
+) -> PruneReport:
+    """Remove files and tombstones without objects at and below a path; return a report.
+
+    The results are those of `Bindings.prune`. The executors read the directories level by level.
+    Imported files are looked up afterwards: each by a HEAD if they are few, or else by a listing of the
+    prefixes of their objects. Then only files whose objects the listing lacks cost a HEAD. A call that
+    was interrupted can be repeated, and several can run at once.
+
+    Args:
+        spark: a classic session.
+        namespace: the name of the namespace, or its URL ``commitlog://NAME``.
+        path, older_than, empty_store: see `Bindings.prune`.
+        metadata, store, commit, leases, probe_report: see `fsck`.
+        partitions: a quarter of the number of units of a level; by default twice the number of cores.
+        inventory: the objects of the store, in place of a listing. It may be outdated.
+        few_files: number of imported files up to which each costs a HEAD, and nothing is listed.
+        journal, job_id: see `import_objects`. What a repeated call leaves out, its report has.
+        progress: called from time to time with the report so far.
+
+    Raises the errors of `import_objects` and of `Bindings.prune`.
+    """
+    options = {"commit": commit, "leases": leases, "probe_report": probe_report}
+    job = _Job.of(spark, namespace, metadata, store, options, partitions, journal, job_id)
+    with job.run() as (opened, _):
+        work = PartitionedPrune(
+            engine=job.engine,
+            open_namespace=job.open_namespace,
+            open_journal=job.open_journal,
+            inventory=inventory,
+            few=few_files,
+        )
+        return work.prune(
+            opened, path, older_than=older_than, empty_store=empty_store, progress=progress
+        )
+
+
+def diff(
+    spark: SparkSession,
+    namespace: str,
+    path: str = "",
+    *,
+    prefix: str | None = None,
+    metadata: str | Url | None = None,
+    store: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    partitions: int | None = None,
+    inventory: Dataset[ObjectInfo] | None = None,
+    few_files: int = FEW_FILES,
+    progress: Callable[[int], object] | None = None,
+) -> list[Difference]:
+    """Return the differences between the store and the table, at and below a path, sorted by path.
+
+    They are those of `Bindings.diff`. The executors work as in `prune`, and the driver holds the
+    differences.
+
+    Args:
+        spark: a classic session.
+        namespace: the name of the namespace, or its URL ``commitlog://NAME``.
+        path, prefix: see `Bindings.diff`.
+        metadata, store, commit, leases, probe_report: see `fsck`.
+        partitions, inventory, few_files: see `prune`; each file whose object lies elsewhere than the
+            prefix of its directory counts.
+        progress: called from time to time with the number of files and directories compared so far.
+
+    Raises the errors of `import_objects` and of `Bindings.diff`.
+    """
+    options = {"commit": commit, "leases": leases, "probe_report": probe_report}
+    job = _Job.of(spark, namespace, metadata, store, options, partitions, None, None)
+    with job.run() as (opened, _):
+        work = PartitionedDiff(
+            engine=job.engine,
+            open_namespace=job.open_namespace,
+            inventory=inventory,
+            few=few_files,
+        )
+        found = work.diff(opened, path, prefix=prefix, progress=progress)
+        return sorted(found, key=lambda each: (each.status.path, each.kind))
 
 
 @frozen(kw_only=True)

@@ -10,6 +10,7 @@ from commitlog._util.parsing import parse_seconds
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import Exit, print_error
 from commitlog.cli.fs.paths import path_of
+from commitlog.cli.namespace.cluster import job_arguments, job_options, run_on_spark, spark_option
 from commitlog.cli.namespace.importing import prefix_in
 from commitlog.cli.output import counted, duration, json_option, print_json, printable
 from commitlog.cli.parameters import DURATION, ParsedParameter
@@ -144,10 +145,19 @@ def sync(connection: Connection, url: str, empty_store: bool, json: bool) -> Non
     help="Also remove older records that hide objects; existing objects appear again.",
 )
 @_empty_store
+@spark_option("Read directories and remove records")
+@job_options
 @json_option
 @namespace_options
 def prune(
-    connection: Connection, url: str, older_than: float | None, empty_store: bool, json: bool
+    connection: Connection,
+    url: str,
+    older_than: float | None,
+    empty_store: bool,
+    spark: str | None,
+    journal: str | None,
+    job_id: str | None,
+    json: bool,
 ) -> None:
     """Remove obsolete records from the directories at and below URL.
 
@@ -155,19 +165,37 @@ def prune(
     hides an object that no longer exists. Run the command from time to time; it can be interrupted and
     run again. Records that could not be removed are reported, and the exit status is 1.
 
+    With --spark, the directories are divided among the executors of a cluster; see the command "fsck"
+    for what this needs. With --journal and --job-id, an interrupted command can be continued.
+
     \b
     Example:
       commitlog namespace prune commitlog://lake/in
     """
+    job = job_arguments(spark, journal, job_id)
     at = path_of(connection, url)
     with counted("directories") as count:
 
         def progress(so_far: PruneReport) -> None:
             count(so_far.directories)
 
-        done = at.namespace.bindings.prune(
-            at.path, older_than=older_than, empty_store=empty_store, progress=progress
-        )
+        if spark is None:
+            done = at.namespace.bindings.prune(
+                at.path, older_than=older_than, empty_store=empty_store, progress=progress
+            )
+        else:
+            name = at.namespace.name
+            done = run_on_spark(
+                spark,
+                "prune",
+                name,
+                at.path,
+                older_than=older_than,
+                empty_store=empty_store,
+                progress=progress,
+                **job,
+                **connection.namespace_arguments(name),
+            )
     for id, error in done.failed:
         print_error(error, what=id)
     if json:

@@ -149,9 +149,12 @@ def prefix_in(namespace: Namespace, url: str) -> str:
     metavar="STORE_URL",
     help="Also find objects below STORE_URL, the origin of the import, that have no file.",
 )
+@spark_option("Compare files and objects")
 @json_option
 @namespace_options
-def diff(connection: Connection, urls: tuple[str, ...], source: str | None, json: bool) -> None:
+def diff(
+    connection: Connection, urls: tuple[str, ...], source: str | None, spark: str | None, json: bool
+) -> None:
     """Show differences between the store and the namespace, at and below URLs.
 
     \b
@@ -162,6 +165,9 @@ def diff(connection: Connection, urls: tuple[str, ...], source: str | None, json
 
     No content is read. The exit status is 0 if there are no differences, 1 if there are some, and 2 if
     the comparison failed.
+
+    With --spark, the directories are divided among the executors of a cluster; see the command "fsck"
+    for what this needs.
 
     \b
     Example:
@@ -174,7 +180,15 @@ def diff(connection: Connection, urls: tuple[str, ...], source: str | None, json
         for each in matches(connection, url):
             prefix = None if source is None else prefix_in(each.namespace, source)
             with counted(f"files and objects compared in {printable(each.url)}") as count:
-                for difference in each.namespace.bindings.diff(each.path, prefix=prefix, progress=count):
+                if spark is None:
+                    found = each.namespace.bindings.diff(each.path, prefix=prefix, progress=count)
+                else:
+                    name = each.namespace.name
+                    arguments = connection.namespace_arguments(name)
+                    found = run_on_spark(
+                        spark, "diff", name, each.path, prefix=prefix, progress=count, **arguments
+                    )
+                for difference in found:
                     differences += 1
                     _clear_line()
                     _print_difference(each.namespace, difference, json=json)

@@ -8,6 +8,7 @@ written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from attrs import evolve, frozen
 
@@ -60,32 +61,84 @@ class DiffReader:
             top = evolve(top, binding=Binding(prefix=prefix))
         pending = [(path, top)]
         compared = 0
+
+        def count() -> None:
+            nonlocal compared
+            compared += 1
+            if compared % _PROGRESS_STEP == 0:
+                progress(compared)
+
         while pending:
             path, directory = pending.pop()
-            rows: Iterable[Entry]
-            if directory.binding is None:
-                rows = self.overlay.tree.entries(directory)
-            else:
-                listing = diff_listing(self.overlay, directory)
-                rows = listing.rows()
-                yield from self._diff_listing(path, directory, listing, as_if=prefix is not None)
-            files: list[tuple[str, Entry]] = []
-            for entry in rows:
-                compared += 1
-                if compared % _PROGRESS_STEP == 0:
-                    progress(compared)
-                below = join(path, entry.name)
-                if not entry.is_directory:
-                    if backing_path(directory, entry) is None:
-                        files.append((below, entry))
-                    if len(files) == WINDOW:
-                        yield from self._diff_files(files)
-                        files.clear()
-                    continue
-                if prefix is not None and entry.binding is None and directory.binding is not None:
-                    entry = evolve(entry, binding=directory.binding.below(entry.name))
-                pending.append((below, entry))
-            yield from self._diff_files(files)
+            yield from self.diff_directory(
+                path, directory, as_if=prefix is not None, below=pending, count=count
+            )
+
+    def diff_directory(
+        self,
+        path: str,
+        directory: Entry,
+        *,
+        as_if: bool,
+        below: list[tuple[str, Entry]],
+        count: Callable[[], object],
+        leave: Callable[[str, Entry], object] | None = None,
+    ) -> Iterator[Difference]:
+        """Yield the differences in one directory, without those in its subdirectories.
+
+        Args:
+            path: its path.
+            directory: its entry, with the binding to compare it with.
+            as_if: whether directories in it are to be compared as if they were bound like it.
+            below: takes the directories in it, with their paths.
+            count: called for each file and directory in it.
+            leave: called with the path and entry of each file outside its backing path; by default its
+                object is looked up, as `diff_files` does.
+        """
+        rows: Iterable[Entry]
+        if directory.binding is None:
+            rows = self.overlay.tree.entries(directory)
+        else:
+            listing = diff_listing(self.overlay, directory)
+            rows = listing.rows()
+            yield from self._diff_listing(path, directory, listing, as_if=as_if)
+        files = self._files_to_look_up(path, directory, rows, as_if, below, count)
+        if leave is None:
+            yield from self.diff_files(files)
+        else:
+            for at, file in files:
+                leave(at, file)
+
+    def _files_to_look_up(
+        self,
+        path: str,
+        directory: Entry,
+        rows: Iterable[Entry],
+        as_if: bool,
+        below: list[tuple[str, Entry]],
+        count: Callable[[], object],
+    ) -> Iterator[tuple[str, Entry]]:
+        """Yield the files outside their backing path; collect the directories in `below`."""
+        for entry in rows:
+            count()
+            at = join(path, entry.name)
+            if not entry.is_directory:
+                if backing_path(directory, entry) is None:
+                    yield at, entry
+                continue
+            if as_if and entry.binding is None and directory.binding is not None:
+                entry = evolve(entry, binding=directory.binding.below(entry.name))
+            below.append((at, entry))
+
+    def diff_files(self, files: Iterable[tuple[str, Entry]]) -> Iterator[Difference]:
+        """Yield the differences of files from their objects; many are requested at a time.
+
+        Args:
+            files: paths and entries of files outside their backing path.
+        """
+        rest = iter(files)
+        while batch := list(islice(rest, WINDOW)):
+            yield from self._diff_files(batch)
 
     def _diff_files(self, files: Sequence[tuple[str, Entry]]) -> Iterator[Difference]:
         store = self.content.store

@@ -8,8 +8,9 @@ store that is verified before and after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 from attrs import define, evolve, field, frozen
 
@@ -29,7 +30,7 @@ from commitlog.namespace.write.plan_files import plan_remove_files
 from commitlog.namespace.write.transaction import PlanOutdated
 from commitlog.tables.api import MAX_TRANSACTION_WRITES, Check, Delete, Equals
 
-__all__ = ["PruneReport", "Pruner"]
+__all__ = ["PruneReport", "PrunedDirectory", "Pruner", "external_files"]
 
 #: Number of files between two verifications of the store.
 _VERIFIED = 100
@@ -51,6 +52,45 @@ class PruneReport:
     tombstones: int = 0
     files: int = 0
     failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
+
+    def followed_by(self, other: PruneReport) -> PruneReport:
+        """Return the report of this call and of another one, of other directories."""
+        return PruneReport(
+            directories=self.directories + other.directories,
+            tombstones=self.tombstones + other.tombstones,
+            files=self.files + other.files,
+            failed=self.failed + other.failed,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "directories": self.directories,
+            "tombstones": self.tombstones,
+            "files": self.files,
+            "failed": list(map(list, self.failed)),
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> PruneReport:
+        """Return the report that `to_json` returned."""
+        failed = AppendOnly((what, error) for what, error in found["failed"])
+        return cls(**{**found, "failed": failed})
+
+
+@frozen(kw_only=True)
+class PrunedDirectory:
+    """The result of pruning one directory.
+
+    Attributes:
+        report: what was removed from it.
+        below: the directories in it.
+        external: number of its files outside their backing path, with objects of others, that were left.
+    """
+
+    report: PruneReport
+    below: tuple[Entry, ...] = ()
+    external: int = 0
 
 
 @frozen(kw_only=True)
@@ -77,25 +117,60 @@ class Pruner:
 
     def prune(self, top: Entry, *, progress: Callable[[PruneReport], object] | None) -> PruneReport:
         """See `Bindings.prune`."""
-        done = _Totals()
+        done = PruneReport()
         pending = [top]
         while pending:
-            directory = pending.pop()
-            done.directories += 1
-            try:
-                pending += self._prune(directory, done)
-            except RETRYABLE as error:
-                done.fail(directory.id, error)
+            pruned = self.prune_directory(pending.pop())
+            pending += pruned.below
+            done = done.followed_by(pruned.report)
             if progress is not None:
-                progress(done.report())
+                progress(done)
+        return done
+
+    def prune_directory(self, directory: Entry, *, look_up: bool = True) -> PrunedDirectory:
+        """Prune one directory, without those in it.
+
+        Args:
+            directory: its entry, which may be outdated.
+            look_up: whether to look up the objects of files outside their backing path. Otherwise these
+                files are left for `remove_lost`.
+        """
+        done = _Totals(directories=1)
+        below: list[Entry] = []
+        external = 0
+        try:
+            rows = self._prune(directory, done)
+            if rows is not None:
+                files = external_files(*rows, below)
+                if look_up:
+                    self._remove_files(self._missing(files), done)
+                else:
+                    external = sum(1 for _ in files)
+        except RETRYABLE as error:
+            done.fail(directory.id, error)
+        return PrunedDirectory(report=done.report(), below=tuple(below), external=external)
+
+    def remove_lost(self, files: Iterable[Entry]) -> PruneReport:
+        """Remove those of some files outside their backing path whose objects are gone."""
+        done = _Totals()
+        rest = iter(files)
+        while batch := list(islice(rest, _VERIFIED)):
+            try:
+                self._remove_files(self._missing(batch), done)
+            except RETRYABLE as error:
+                for file in batch:
+                    done.fail(file.id, error)
         return done.report()
 
-    def _prune(self, directory: Entry, done: _Totals) -> list[Entry]:
-        """Prune one directory; return its subdirectories. Raises `Conflict` if it keeps changing."""
+    def _prune(self, directory: Entry, done: _Totals) -> tuple[Entry, Iterable[Entry]] | None:
+        """Prune one directory, except for files outside their backing path.
+
+        Returns its entry and its rows; None if it is gone. Raises `Conflict` if it keeps changing.
+        """
         for _ in self.backoff.attempts(self.clock):
             current = self.overlay.tree.reread(directory)
             if current is None:  # renamed, or deleted, meanwhile
-                return []
+                return None
             rows: Iterable[Entry]
             if current.binding is None:
                 tombstones = list(self.overlay.tree.tombstones(current))
@@ -107,11 +182,8 @@ class Pruner:
                 if pruned is not None:
                     pruned = self._remove_tombstones(pruned, self._unneeded(listing), done)
                 rows = listing.rows()
-            if pruned is None:
-                continue
-            below: list[Entry] = []
-            self._remove_files(self._missing_files(pruned, rows, below), done)
-            return below
+            if pruned is not None:
+                return pruned, rows
         raise Conflict(f"other clients kept changing directory {directory.name!r}; repeat it")
 
     def _remove_rows(self, directory: Entry, listing: ListingDiff, done: _Totals) -> Entry | None:
@@ -163,27 +235,13 @@ class Pruner:
             return None
         return directory
 
-    def _missing_files(
-        self, directory: Entry, rows: Iterable[Entry], below: list[Entry]
-    ) -> Iterator[Entry]:
-        """Yield files outside their backing path whose objects are gone; collect directories in `below`.
-
-        The store is asked about many files at a time.
-        """
-        files = self._external_files(directory, rows, below)
-        while batch := list(islice(files, WINDOW)):  # several files may share one object
-            missing = set(self.overlay.backing_store.missing({path for _, path in batch}))
-            yield from (file for file, path in batch if path in missing)
-
-    def _external_files(
-        self, directory: Entry, rows: Iterable[Entry], below: list[Entry]
-    ) -> Iterator[tuple[Entry, str]]:
-        """Yield files outside their backing path with objects of others, and the objects' paths."""
-        for entry in rows:
-            if entry.data is None:
-                below.append(entry)
-            elif not entry.data.own and backing_path(directory, entry) is None:
-                yield entry, entry.data.path
+    def _missing(self, files: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield files whose objects are gone. The store is asked about many files at a time."""
+        rest = iter(files)
+        while batch := list(islice(rest, WINDOW)):  # several files may share one object
+            paths = {file.data.path for file in batch if file.data is not None}
+            missing = set(self.overlay.backing_store.missing(paths))
+            yield from (file for file in batch if file.data is not None and file.data.path in missing)
 
     def _remove_files(self, lost: Iterator[Entry], done: _Totals) -> None:
         while batch := list(islice(lost, _VERIFIED)):
@@ -202,6 +260,24 @@ class Pruner:
                     done.fail(file.id, error)
                 else:
                     done.files += 1
+
+
+def external_files(
+    directory: Entry, rows: Iterable[Entry], below: list[Entry] | None = None
+) -> Iterator[Entry]:
+    """Yield the files outside their backing path with objects of others.
+
+    Args:
+        directory: the directory.
+        rows: its rows.
+        below: takes the directories among the rows, if given.
+    """
+    for entry in rows:
+        if entry.data is None:
+            if below is not None:
+                below.append(entry)
+        elif not entry.data.own and backing_path(directory, entry) is None:
+            yield entry
 
 
 @define

@@ -14,4 +14,6 @@ together the records that one rule needs::
     journal     the units of a job, and which of them are complete
     imports     an import of objects
     collection  a garbage collection
+    levels      the directories of a tree, level by level
+    pruning     prune and diff
 """

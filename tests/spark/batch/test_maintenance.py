@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,10 +16,12 @@ from attrs import evolve, frozen
 
 import commitlog
 from commitlog.errors import ConfigurationError, NotSupported
-from commitlog.namespace import ImportReport, Namespace
+from commitlog.namespace import ImportReport, Namespace, PruneReport
 from commitlog.namespaces import create_namespace
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
+from support.maintenance_driver import MaintenanceJob
+from support.spark_driver import Driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +115,96 @@ def test_garbage_is_removed(place: Place, spark: SparkSession) -> None:
     done = commitlog.spark.gc(spark, LAKE, **place.options)
     assert (done.objects, done.bytes, list(done.failed)) == (21, 21, [])
     assert commitlog.spark.gc(spark, LAKE, **place.options).objects == 0
+
+
+def lose_objects(place: Place) -> None:
+    """Import objects, and let others remove some and change one."""
+    place.put(30)
+    place.lake.maintenance.import_objects("raw/", "in")
+    for number in range(0, 30, 3):
+        place.store.delete(f"raw/0/{number:03}")
+    place.store.put("raw/1/001", b"changed")
+    place.store.put("bound/a/b", b"1")
+    place.lake.bindings.bind("bound/", "bound", max_age=None)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_lost_files_are_found_and_removed(place: Place, spark: SparkSession, few: int) -> None:
+    """Whether each object is looked up, or the store is listed for that."""
+    lose_objects(place)
+    expected = sorted(place.lake.bindings.diff(), key=lambda each: each.status.path)
+    found = commitlog.spark.diff(spark, LAKE, few_files=few, **place.options)
+    kinds = [(each.status.path, each.kind) for each in found]
+    assert kinds == [(each.status.path, each.kind) for each in expected]
+    assert len(found) == 12
+    compared = commitlog.spark.diff(spark, LAKE, "in", prefix="raw/", **place.options)
+    assert len(compared) == 11
+
+    def run(number: int) -> PruneReport:
+        return commitlog.spark.prune(spark, LAKE, few_files=few, **place.options)
+
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(run, range(2)))
+    assert sum(each.files for each in reports) == 10
+    assert not any(each.failed for each in reports)
+    assert place.lake.summary("in").files == 20
+
+
+@pytest.mark.parametrize("what", ["import", "prune", "gc"])
+def test_a_job_whose_driver_was_killed_is_continued(
+    place: Place, spark: SparkSession, what: str, tmp_path: Path
+) -> None:
+    """Another driver continues it under the same id, and reports what the first one has done."""
+    arguments: dict[str, Any] = {**place.options, "journal": place.journal, "job_id": "one"}
+    if what == "import":
+        place.put(30)
+        job = MaintenanceJob("import_objects", (LAKE, "raw/", "in"), arguments, 3, str(tmp_path))
+    elif what == "prune":
+        lose_objects(place)
+        job = MaintenanceJob("prune", (LAKE,), arguments, 3, str(tmp_path))
+    else:
+        for number in range(30):
+            place.lake.write(f"a/{number}", b"1")
+            place.lake.delete(f"a/{number}")
+        place.lake.maintenance.empty_trash()
+        job = MaintenanceJob("gc", (LAKE,), arguments, 3, str(tmp_path))
+    with Driver(tmp_path, [job], "support.maintenance_driver") as driver:
+        assert driver.error(0) == "the driver is dead"
+    units = list((tmp_path / "journal" / "one" / "units").iterdir())
+    assert 1 <= len(units) <= 3
+    done = job.run(spark)
+    if what == "import":
+        assert (done.files, done.known) == (30, 0)
+    elif what == "prune":
+        assert done.files == 10 and not done.failed
+        assert place.lake.summary("in").files == 20
+    else:
+        assert done.objects == 30 and not done.failed
+        assert place.lake.maintenance.gc().objects == 0
+    assert job.run(spark) == done
+
+
+@pytest.mark.all
+def test_the_commands_run_on_spark(place: Place) -> None:
+    """Their output is that of one process."""
+    lose_objects(place)
+    metadata = ["--metadata", place.options["metadata"], "--spark", "local[1]", "--json"]
+    raw = f"file://{place.directory}/store/raw"
+
+    def run(*words: str) -> tuple[int, list[dict[str, Any]]]:
+        command = [sys.executable, "-m", "commitlog", "namespace", *words, *metadata]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+    journal = ["--journal", place.journal, "--job-id", "one"]
+    status, [imported] = run("import", raw, f"commitlog://{LAKE}/again", *journal)
+    assert (status, imported["files"]) == (0, 20)
+    status, found = run("diff", f"commitlog://{LAKE}/in")
+    assert (status, len(found)) == (1, 11)
+    status, [pruned] = run("prune", f"commitlog://{LAKE}", "--journal", place.journal)
+    assert (status, pruned["files"]) == (0, 10)
+    status, [collected] = run("gc", LAKE)
+    assert (status, collected["objects"]) == (0, 0)
 
 
 def test_arguments_are_checked(place: Place, spark: SparkSession) -> None:

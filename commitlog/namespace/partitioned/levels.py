@@ -1,0 +1,378 @@
+"""The directories of a tree, processed level by level, and files in them whose objects are looked up.
+
+The directories of one level are spread over units by their ids. A task processes a unit, and yields the
+directories of the next level. With a journal, a unit that is complete is not processed again: its record
+has the directories below it.
+
+Files that a listing of their directory's prefix does not cover are looked up afterwards. If they are
+few, each costs a HEAD. Otherwise they are brought together with a listing of the store, by the paths of
+their objects, and only those are looked up that seem to differ.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial, reduce
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+from attrs import evolve, field, frozen
+
+from commitlog.namespace.model.binding import Binding
+from commitlog.namespace.model.keys import hash_of
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.namespace import Namespace
+from commitlog.namespace.partitioned.dataset import Dataset, Keyed
+from commitlog.namespace.partitioned.journal import OpenJournal, OpenNamespace, PartitionedJob
+from commitlog.namespace.partitioned.listing import ListedRange, objects_in, ranges_of
+from commitlog.stores.api import ObjectInfo, same_etag
+from commitlog.tables.api import Key
+
+__all__ = [
+    "FEW_FILES",
+    "DirectoryRef",
+    "FoundFile",
+    "LevelJob",
+    "LevelStep",
+    "StepReport",
+    "has_same_object",
+]
+
+R = TypeVar("R")
+
+#: Number of units of a level, and of ranges of a listing, for each partition.
+_UNITS = 4
+
+#: Number of files up to which each is looked up.
+FEW_FILES = 100_000
+
+#: Number of prefixes that are listed separately.
+_PREFIXES = 64
+
+
+@frozen(kw_only=True)
+class DirectoryRef:
+    """A reference to a directory, for a task that reads it.
+
+    Attributes:
+        path: its path, when it was found.
+        key: the key of its entry.
+        id: its id.
+        prefix: the prefix that it is compared with, if it is not that of its binding.
+    """
+
+    path: str
+    key: Key
+    id: str
+    prefix: str | None = None
+
+    @classmethod
+    def of(cls, path: str, entry: Entry, *, as_if: bool = False) -> DirectoryRef:
+        """Return a reference to a directory; with `as_if`, the prefix of `entry` counts."""
+        prefix = entry.binding.prefix if as_if and entry.binding is not None else None
+        return cls(path=path, key=entry.key, id=entry.id, prefix=prefix)
+
+    def read(self, namespace: Namespace) -> Entry | None:
+        """Return the present entry; None if the directory was renamed or deleted."""
+        item = namespace.table.get(self.key)
+        entry = None if item is None else Entry.from_item(item)
+        if entry is None or entry.id != self.id:
+            return None
+        return entry if self.prefix is None else evolve(entry, binding=Binding(prefix=self.prefix))
+
+    def entry(self) -> Entry:
+        """Return an entry that stands for it, for `Tree.reread`."""
+        return Entry(key=self.key, id=self.id, version=1, change_id="", created=0, modified=0, updated=0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "path": self.path,
+            "place": self.key.hash,
+            "name": str(self.key.range),
+            "id": self.id,
+            "prefix": self.prefix,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> DirectoryRef:
+        """Return the reference that `to_json` returned."""
+        key = Key(found["place"], found["name"])
+        return cls(path=found["path"], key=key, id=found["id"], prefix=found["prefix"])
+
+
+@frozen(kw_only=True)
+class FoundFile:
+    """A file whose object is to be looked up: its path, and its entry."""
+
+    path: str
+    entry: Entry
+
+
+@frozen(kw_only=True)
+class StepReport(Generic[R]):
+    """The result of processing some directories.
+
+    Attributes:
+        report: the result; with a journal it must be JSON.
+        below: the directories in them.
+        external: those of them with files whose objects are to be looked up, and the numbers of files.
+    """
+
+    report: R
+    below: Sequence[DirectoryRef] = ()
+    external: Sequence[tuple[DirectoryRef, int]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "report": self.report,
+            "below": [each.to_json() for each in self.below],
+            "external": [[each.to_json(), number] for each, number in self.external],
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> StepReport[R]:
+        """Return the result that `to_json` returned."""
+        return cls(
+            report=found["report"],
+            below=tuple(map(DirectoryRef.from_json, found["below"])),
+            external=tuple((DirectoryRef.from_json(each), number) for each, number in found["external"]),
+        )
+
+
+class LevelStep(abc.ABC, Generic[R]):
+    """What is done with each directory, and with each file that is looked up. Can be pickled."""
+
+    @abc.abstractmethod
+    def process(self, namespace: Namespace, directories: Iterator[DirectoryRef]) -> StepReport[R]:
+        """Process some directories, without those in them."""
+
+    @abc.abstractmethod
+    def files_in(self, namespace: Namespace, directory: DirectoryRef) -> Iterator[FoundFile]:
+        """Yield the files in a directory whose objects are to be looked up."""
+
+    @abc.abstractmethod
+    def look_up(self, namespace: Namespace, files: Iterator[FoundFile]) -> R:
+        """Look up the objects of files, and process the files."""
+
+    @abc.abstractmethod
+    def seems_equal(self, file: Entry, info: ObjectInfo) -> bool:
+        """Return whether a file need not be looked up, given its object as it was listed."""
+
+
+@frozen(kw_only=True)
+class LevelJob(PartitionedJob):
+    """Processes the directories of a tree in the partitions of an engine.
+
+    Args:
+        inventory: objects of the store, such as those of an S3 inventory; by default the store is
+            listed. Files whose objects it lacks are looked up.
+        few: number of files up to which each is looked up without a listing.
+    """
+
+    inventory: Dataset[ObjectInfo] | None = None
+    few: int = field(default=FEW_FILES)
+
+    def walk(
+        self, top: DirectoryRef, step: LevelStep[R], arguments: Mapping[str, Any], namespace: Namespace
+    ) -> Iterator[R]:
+        """Process a directory and all below it; yield the results.
+
+        Args:
+            top: the directory.
+            step: what is done with each.
+            arguments: those of the job, as JSON.
+            namespace: the namespace, open in this process.
+        """
+        units = self.plan(arguments, lambda: _UNITS * self.engine.partitions)
+        level: Dataset[Keyed[DirectoryRef]] = self.engine.distribute([_keyed(units, top)])
+        external: list[Dataset[tuple[DirectoryRef, int]]] = []
+        number = files = below = 0
+        while below or not number:
+            call = partial(_process, self.open_namespace, self.open_journal, step, number)
+            done = level.group(call).keep()
+            below = 0
+            for report, directories, found in done.map(_reports_alone).collect():
+                below += directories
+                files += found
+                yield report
+            external.append(done.map(_external_alone))
+            level = done.map(partial(_below_alone, units))
+            number += 1
+        if not files:
+            return
+        found_in = external[0]
+        for more in external[1:]:
+            found_in = found_in.union(more)
+        if self.inventory is None and files <= self.few:
+            yield from self._look_up_each(found_in, step, units)
+        else:
+            yield from self._look_up_listed(found_in, step, namespace)
+
+    def _look_up_each(
+        self, found_in: Dataset[tuple[DirectoryRef, int]], step: LevelStep[R], units: int
+    ) -> Iterator[R]:
+        call = partial(_look_up_unit, self.open_namespace, self.open_journal, step)
+        yield from found_in.map(partial(_by_unit, units)).group(call).collect()
+
+    def _look_up_listed(
+        self, found_in: Dataset[tuple[DirectoryRef, int]], step: LevelStep[R], namespace: Namespace
+    ) -> Iterator[R]:
+        files = found_in.map(partial(_files_by_object, self.open_namespace, step)).keep()
+        listed = self.inventory or self._listing(files, namespace)
+        joined = files.union(listed.map(_by_path)).group(partial(_differing, step))
+        yield from joined.map(partial(_look_up, self.open_namespace, step)).collect()
+
+    def _listing(
+        self, files: Dataset[Keyed[FoundFile | ObjectInfo]], namespace: Namespace
+    ) -> Dataset[ObjectInfo]:
+        """Return a listing of the prefixes below which the objects of files are."""
+        prefixes: dict[str, str] = {}
+        for name, prefix in files.map(_prefixes).collect():
+            prefixes[name] = _common(prefixes.get(name, prefix), prefix)
+        if len(prefixes) > _PREFIXES:
+            prefixes = {"": reduce(_common, prefixes.values())}
+        wanted: list[str] = []
+        for prefix in sorted(prefix[: prefix.rfind("/") + 1] for prefix in prefixes.values()):
+            if not wanted or not prefix.startswith(wanted[-1]):
+                wanted.append(prefix)
+        count = max(1, _UNITS * self.engine.partitions // len(wanted))
+        ranges = [ranges_of(namespace.store, prefix, count=count) for prefix in wanted]
+        parts = self.engine.distribute(list(chain.from_iterable(ranges)))
+        return parts.map(partial(_listed, self.open_namespace))
+
+
+#: What a task yields for a unit: a report with the numbers of directories in it and of files to look
+#: up; a directory of the next level; or a directory with files to look up, and their number.
+_REPORT, _BELOW, _EXTERNAL = range(3)
+
+
+def _keyed(units: int, directory: DirectoryRef) -> Keyed[DirectoryRef]:
+    return f"{hash_of(directory.id) % units:06}", directory.id, directory
+
+
+def _process(
+    open_namespace: OpenNamespace,
+    open_journal: OpenJournal,
+    step: LevelStep[Any],
+    level: int,
+    unit: str,
+    directories: Iterator[DirectoryRef],
+) -> Iterator[tuple[int, Any]]:
+    """Process the directories of a unit, as a task."""
+    name = f"{level:04}-{unit}"
+    with open_journal() as journal:
+        found = journal.find(name)
+        if found is None:
+            with open_namespace() as namespace:
+                found = step.process(namespace, directories).to_json()
+            found = journal.record(name, found)
+    done: StepReport[Any] = StepReport.from_json(found)
+    yield _REPORT, (done.report, len(done.below), sum(number for _, number in done.external))
+    yield from ((_BELOW, each) for each in done.below)
+    yield from ((_EXTERNAL, each) for each in done.external)
+
+
+def _reports_alone(done: Iterator[tuple[int, Any]]) -> Iterator[tuple[Any, int, int]]:
+    return (value for kind, value in done if kind == _REPORT)
+
+
+def _below_alone(units: int, done: Iterator[tuple[int, Any]]) -> Iterator[Keyed[DirectoryRef]]:
+    return (_keyed(units, value) for kind, value in done if kind == _BELOW)
+
+
+def _external_alone(done: Iterator[tuple[int, Any]]) -> Iterator[tuple[DirectoryRef, int]]:
+    return (value for kind, value in done if kind == _EXTERNAL)
+
+
+# -- files that are looked up --------------------------------------------------------------------------
+
+
+def _by_unit(units: int, found_in: Iterator[tuple[DirectoryRef, int]]) -> Iterator[Keyed[DirectoryRef]]:
+    return (_keyed(units, directory) for directory, _ in found_in)
+
+
+def _look_up_unit(
+    open_namespace: OpenNamespace,
+    open_journal: OpenJournal,
+    step: LevelStep[Any],
+    unit: str,
+    directories: Iterator[DirectoryRef],
+) -> Iterator[Any]:
+    """Look up the files in the directories of a unit, as a task."""
+    name = f"files-{unit}"
+    with open_journal() as journal:
+        report = journal.find(name)
+        if report is None:
+            with open_namespace() as namespace:
+                files = chain.from_iterable(step.files_in(namespace, each) for each in directories)
+                report = journal.record(name, step.look_up(namespace, files))
+        yield report
+
+
+def _files_by_object(
+    open_namespace: OpenNamespace,
+    step: LevelStep[Any],
+    found_in: Iterator[tuple[DirectoryRef, int]],
+) -> Iterator[Keyed[FoundFile | ObjectInfo]]:
+    """Yield the files in directories by the paths of their objects."""
+    with open_namespace() as namespace:
+        for directory, _ in found_in:
+            for file in step.files_in(namespace, directory):
+                assert file.entry.data is not None
+                yield file.entry.data.path, (1, file.entry.id, file.path), file
+
+
+def _by_path(listed: Iterator[ObjectInfo]) -> Iterator[Keyed[FoundFile | ObjectInfo]]:
+    return ((info.path, (0, "", ""), info) for info in listed)
+
+
+def _prefixes(files: Iterator[Keyed[Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the common prefix of the objects of files, for each name at the top of the store."""
+    found: dict[str, str] = {}
+    for path, _, _ in files:
+        name = path.partition("/")[0]
+        found[name] = _common(found.get(name, path), path)
+    yield from found.items()
+
+
+def _common(one: str, other: str) -> str:
+    """Return the common prefix of two texts."""
+    pairs = enumerate(zip(one, other, strict=False))
+    at = next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
+    return one[:at]
+
+
+def _listed(open_namespace: OpenNamespace, ranges: Iterator[ListedRange]) -> Iterator[ObjectInfo]:
+    with open_namespace() as namespace:
+        for each in ranges:
+            yield from objects_in(namespace.store, each)
+
+
+def _differing(
+    step: LevelStep[Any], path: str, values: Iterator[FoundFile | ObjectInfo]
+) -> Iterator[FoundFile]:
+    """Yield the files whose object was not listed, or seems to differ."""
+    info: ObjectInfo | None = None
+    for value in values:
+        if isinstance(value, ObjectInfo):
+            info = value
+        elif info is None or not step.seems_equal(value.entry, info):
+            yield value
+
+
+def _look_up(
+    open_namespace: OpenNamespace, step: LevelStep[R], files: Iterator[FoundFile]
+) -> Iterator[R]:
+    first = next(files, None)
+    if first is not None:
+        with open_namespace() as namespace:
+            yield step.look_up(namespace, chain([first], files))
+
+
+def has_same_object(file: Entry, info: ObjectInfo) -> bool:
+    """Return whether a listed object seems to be the content of a file."""
+    data = file.data
+    return data is not None and data.size == info.size and same_etag(data.etag, info.etag)
