@@ -122,13 +122,21 @@ class Maintenance:
             prefix, into, start_after=start_after, objects=objects, within=within, progress=progress
         )
 
-    def empty_trash(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
+    def empty_trash(
+        self,
+        progress: Callable[[TrashReport], object] | None = None,
+        *,
+        shards: Sequence[int] | None = None,
+    ) -> TrashReport:
         """Remove the contents of the trash; return a report of removed items and of failures.
 
         The call can be interrupted and repeated, and several clients can do it at once.
 
         Args:
             progress: called from time to time with the report so far.
+            shards: numbers of the shards of the trash to empty, below
+                `commitlog.namespace.model.keys.TRASH_SHARDS`; by default all. Directories in a trashed
+                directory move into the trash first, into any shard.
         """
         self._context.describe()
         emptier = TrashEmptier(
@@ -137,7 +145,7 @@ class Maintenance:
             planning=self._context.planning,
             changes=self._context.changes,
         )
-        return emptier.empty(progress)
+        return emptier.empty(progress, shards=shards)
 
     def gc(self, progress: Callable[[GcReport], object] | None = None) -> GcReport:
         """Remove unreferenced content after its grace period; return a report.

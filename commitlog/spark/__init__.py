@@ -17,7 +17,7 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `tasks`: the part of a write that runs in a task, file by file
 * `compaction`: merging the small files of an output
 * `fsck_job`: `fsck`, checks and restores of namespaces on the executors
-* `maintenance_jobs`: `import_objects`, `prune`, `diff` and `gc` of namespaces on the executors
+* `maintenance_jobs`: `import_objects`, `prune`, `diff`, `gc` and `empty_trash`, on the executors
 * `cluster`: the executors as an engine for distributed work; `inventory`: S3 Inventories, for checks
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
 * `ingest`: the format ``commitlog_ingest``
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from commitlog.spark.datasource import CommitlogDataSource
     from commitlog.spark.errors import error_of
     from commitlog.spark.fsck_job import fsck
-    from commitlog.spark.maintenance_jobs import diff, gc, import_objects, prune
+    from commitlog.spark.maintenance_jobs import diff, empty_trash, gc, import_objects, prune
     from commitlog.spark.targets.namespace import physical_files
     from commitlog.spark_jar import committer_jar
 
@@ -65,6 +65,7 @@ __all__ = [
     "compact",
     "configure",
     "diff",
+    "empty_trash",
     "error_of",
     "fsck",
     "gc",
@@ -85,6 +86,7 @@ _HOMES = MappingProxyType(
         "compact": "compaction",
         "configure": "committer.configure",
         "diff": "maintenance_jobs",
+        "empty_trash": "maintenance_jobs",
         "error_of": "errors",
         "fsck": "fsck_job",
         "gc": "maintenance_jobs",

@@ -18,8 +18,15 @@ from commitlog._util.ids import random_id
 from commitlog.commit import ProbeReport
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError
-from commitlog.namespace import Difference, GcReport, ImportReport, Namespace, PruneReport
-from commitlog.namespace.partitioned.collection import PartitionedCollection
+from commitlog.namespace import (
+    Difference,
+    GcReport,
+    ImportReport,
+    Namespace,
+    PruneReport,
+    TrashReport,
+)
+from commitlog.namespace.partitioned.collection import PartitionedCollection, PartitionedTrash
 from commitlog.namespace.partitioned.dataset import Dataset, OpenAccess
 from commitlog.namespace.partitioned.imports import PartitionedImport
 from commitlog.namespace.partitioned.journal import (
@@ -36,7 +43,7 @@ from commitlog.spark.cluster import NamespacePlace, SparkEngine
 from commitlog.stores.api import ObjectInfo
 from commitlog.urls import Url
 
-__all__ = ["diff", "gc", "import_objects", "prune"]
+__all__ = ["diff", "empty_trash", "gc", "import_objects", "prune"]
 
 #: Number of listings that the driver sends at a time.
 _LISTINGS = 32
@@ -89,7 +96,7 @@ def import_objects(
     with job.run() as (opened, _), ThreadPoolExecutor(_LISTINGS, "commitlog-listing") as executor:
         work = PartitionedImport(
             engine=job.engine,
-            open_namespace=job.open_namespace,
+            open_namespace=job.opener(),
             open_journal=job.open_journal,
             executor=executor,
         )
@@ -133,11 +140,45 @@ def gc(
     with job.run() as (opened, open_access):
         work = PartitionedCollection(
             engine=job.engine,
-            open_namespace=job.open_namespace,
+            open_namespace=job.opener(),
             open_journal=job.open_journal,
             open_references=partial(PartitionedSurveyor.of, job.engine, open_access),
         )
         return work.collect(opened, progress=progress)
+
+
+def empty_trash(
+    spark: SparkSession,
+    namespace: str,
+    *,
+    metadata: str | Url | None = None,
+    store: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    grace: float = 3600.0,
+    progress: Callable[[TrashReport], object] | None = None,
+) -> TrashReport:
+    """Remove the contents of the trash; return a report.
+
+    The results are those of `Maintenance.empty_trash`. Each of up to eight tasks empties a shard of the
+    trash. Directories in a trashed directory move into the trash first, so that this is repeated until
+    no task has found anything. A call that was interrupted can be repeated, and several can run at once.
+
+    Args:
+        spark: a classic session.
+        namespace: the name of the namespace, or its URL ``commitlog://NAME``.
+        metadata, store, commit, leases, probe_report: see `fsck`.
+        grace: seconds for which the content of removed files is kept; see `Namespace`.
+        progress: called from time to time with the report so far.
+
+    Raises the errors of `gc`.
+    """
+    options = {"commit": commit, "leases": leases, "probe_report": probe_report}
+    job = _Job.of(spark, namespace, metadata, store, options, None, None, None)
+    with job.run() as (opened, _):
+        work = PartitionedTrash(engine=job.engine, open_namespace=job.opener(grace=grace))
+        return work.empty(opened, progress=progress)
 
 
 def prune(
@@ -184,7 +225,7 @@ def prune(
     with job.run() as (opened, _):
         work = PartitionedPrune(
             engine=job.engine,
-            open_namespace=job.open_namespace,
+            open_namespace=job.opener(),
             open_journal=job.open_journal,
             inventory=inventory,
             few=few_files,
@@ -231,7 +272,7 @@ def diff(
     with job.run() as (opened, _):
         work = PartitionedDiff(
             engine=job.engine,
-            open_namespace=job.open_namespace,
+            open_namespace=job.opener(),
             inventory=inventory,
             few=few_files,
         )
@@ -282,15 +323,15 @@ class _Job:
             open_journal=open_journal,
         )
 
-    @property
-    def open_namespace(self) -> OpenNamespace:
-        """What opens the namespace in a task."""
+    def opener(self, *, grace: float = 3600.0) -> OpenNamespace:
+        """Return what opens the namespace in a task."""
         place = self.place
         return partial(
             open_namespace,
             place.name,
             metadata=place.metadata,
             store=place.store,
+            grace=grace,
             **place.options,
         )
 

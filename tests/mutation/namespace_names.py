@@ -212,7 +212,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="garbage collected at once",
         where="namespace.md#atomicity",
         rule="overwritten or deleted data is kept for `grace` seconds more",
-        edit=Edit(("Collector._due", "if garbage.not_before > now:", "if False:")),
+        edit=Edit(("Collector._due", "if garbage.not_before > min(now, share.until):", "if False:")),
         setting=naming({"A": [read("f", slowly=3.0)], "B": [1.0, write("f", b"1"), gc()]}, files=_F),
         caught="read of A got ObjectChanged, which was never correct",
         story=(

@@ -43,7 +43,7 @@ def abandoned_option(command: Callable[..., R]) -> Callable[..., R]:
 @click.command()
 @click.argument("name")
 @grace_option
-@spark_option("Remove content")
+@spark_option("Remove files and content")
 @job_options
 @json_option
 @namespace_options
@@ -67,8 +67,8 @@ def gc(
     be active. It can be interrupted. Failures are reported, with the paths of objects and the ids of
     files and directories in the trash. The exit status is then 1, and the next run tries again.
 
-    With --spark, content is removed by the executors of a cluster; see the command "fsck" for what this
-    needs. This process empties the trash.
+    With --spark, the executors of a cluster empty the trash and remove content; see the command "fsck"
+    for what this needs. --journal and --job-id concern the content.
 
     \b
     Example:
@@ -84,7 +84,17 @@ def gc(
         def swept_so_far(done: TrashReport) -> None:
             count(done.files + done.directories)
 
-        swept = namespace.maintenance.empty_trash(swept_so_far)
+        if spark is None:
+            swept = namespace.maintenance.empty_trash(swept_so_far)
+        else:
+            swept = run_on_spark(
+                spark,
+                "empty_trash",
+                name,
+                grace=connection.grace,
+                progress=swept_so_far,
+                **connection.namespace_arguments(name),
+            )
     with counted("removing objects") as count:
 
         def collected_so_far(done: GcReport) -> None:

@@ -6,7 +6,7 @@ it at once: every step is a separate change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from attrs import define, field, frozen
@@ -66,25 +66,31 @@ class TrashEmptier:
     planning: PlanContext
     changes: Changes
 
-    def empty(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
+    def empty(
+        self,
+        progress: Callable[[TrashReport], object] | None = None,
+        *,
+        shards: Sequence[int] | None = None,
+    ) -> TrashReport:
         """Remove the contents of the trash; return what this call removed.
 
         Args:
             progress: called from time to time with the report so far.
+            shards: the shards of the trash to empty; by default all.
         """
         done = _Progress(progress)
         stuck: set[str] = set()
         try:
-            while self._empty_once(stuck, done):  # subdirectories move into the trash meanwhile
+            while self._empty_once(stuck, done, shards):  # subdirectories move into the trash meanwhile
                 pass
         except Unavailable as error:
             done.fail(TRASH, error)
         return done.report()
 
-    def _empty_once(self, stuck: set[str], done: _Progress) -> bool:
+    def _empty_once(self, stuck: set[str], done: _Progress, shards: Sequence[int] | None) -> bool:
         """Remove the current contents of the trash, except `stuck`; return whether there were any."""
         found = False
-        for trashed in self._entries(self._read_trash(), done):
+        for trashed in self._entries(self._read_trash(), done, shards):
             if trashed.id in stuck:
                 continue
             found = True
@@ -106,9 +112,11 @@ class TrashEmptier:
             raise NotFound(f"there is no namespace {self.keys.namespace!r} in {self.tree.table.url}")
         return Entry.from_item(item)
 
-    def _entries(self, directory: Entry, done: _Progress) -> Iterator[Entry]:
-        """Yield the entries of a directory; record unreadable ones as failed."""
-        for shard in range(directory.shards.now):
+    def _entries(
+        self, directory: Entry, done: _Progress, shards: Sequence[int] | None = None
+    ) -> Iterator[Entry]:
+        """Yield the entries of a directory, or of some shards; record unreadable ones as failed."""
+        for shard in range(directory.shards.now) if shards is None else shards:
             for item in self.tree.table.query(self.keys.shard(directory.id, shard)):
                 try:
                     entry = Entry.from_item(item)

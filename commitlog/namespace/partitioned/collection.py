@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial, reduce
+from itertools import chain
 from typing import Any
 
 from attrs import frozen
@@ -16,11 +17,13 @@ from attrs import frozen
 from commitlog.errors import AccessDenied, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.namespace.fsck.references import IN_LOG, OpenReferences
 from commitlog.namespace.gc.objects import GarbageShare, GcReport
+from commitlog.namespace.gc.trash import TrashReport
+from commitlog.namespace.model.keys import TRASH_SHARDS
 from commitlog.namespace.model.records import Garbage
 from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.partitioned.journal import OpenJournal, OpenNamespace, PartitionedJob
 
-__all__ = ["PartitionedCollection"]
+__all__ = ["PartitionedCollection", "PartitionedTrash"]
 
 #: Number of shares for each partition: garbage is not spread evenly over time.
 _SHARES = 4
@@ -79,6 +82,43 @@ class PartitionedCollection(PartitionedJob):
         references = namespace.maintenance.references(self.open_references)
         described = references.describe(paths)
         return frozenset(path for path, names in described.items() if any(map(_is_of_file, names)))
+
+
+@frozen(kw_only=True)
+class PartitionedTrash(PartitionedJob):
+    """Empties the trash in the partitions of an engine. It uses no journal."""
+
+    def empty(
+        self, namespace: Namespace, *, progress: Callable[[TrashReport], object] | None = None
+    ) -> TrashReport:
+        """Remove the contents of the trash; see `Maintenance.empty_trash`.
+
+        Args:
+            namespace: the namespace, open in this process.
+            progress: called from time to time with the report so far.
+        """
+        namespace.describe()
+        done = TrashReport()
+        while True:  # directories move from one shard to another
+            call = partial(_empty_shards, self.open_namespace)
+            reports = self.engine.distribute(range(TRASH_SHARDS)).map(call).collect()
+            files = sum(each.files for each in reports)
+            directories = sum(each.directories for each in reports)
+            done = TrashReport(
+                files=done.files + files,
+                directories=done.directories + directories,
+                failed=tuple(dict(chain.from_iterable(each.failed for each in reports)).items()),
+            )
+            if progress is not None:
+                progress(done)
+            if not (files or directories):
+                return done
+
+
+def _empty_shards(open_namespace: OpenNamespace, shards: Iterator[int]) -> Iterator[TrashReport]:
+    with open_namespace() as namespace:
+        for shard in shards:
+            yield namespace.maintenance.empty_trash(shards=[shard])
 
 
 def _is_of_file(reference: str) -> bool:

@@ -521,6 +521,19 @@ def test_a_prefix_is_in_the_store_of_the_namespace(url: str, prefix: str | None)
             assert prefix_in(lake, url) == prefix
 
 
+def test_options_of_jobs_require_each_other(lake: Desk) -> None:
+    """A journal is that of a job on a cluster, and so is the id of the job."""
+    commands = (["import", lake.store, URL], ["prune", URL], ["gc", "lake"])
+    for words in commands:
+        command = ["namespace", *words]
+        assert "require --spark" in lake.refused(2, *command, "--journal", lake.store)
+        assert "require --spark" in lake.refused(2, *command, "--job-id", "one")
+        with_spark = [*command, "--spark", "local[1]"]
+        assert "requires --journal" in lake.refused(2, *with_spark, "--job-id", "one")
+    with_spark = ["namespace", *commands[0], "--spark", "local[1]"]
+    assert "--start-after" in lake.refused(2, *with_spark, "--start-after", "a")
+
+
 def test_diff_finds_changes_of_other_programs(lake: Desk) -> None:
     """The status is 0 without differences, 1 with some, and 2 for an error."""
     put(lake, old__a=b"1", old__b=b"2", old__c=b"3")

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commitlog.commit import ConditionalStore
-from commitlog.errors import CommitError
-from commitlog.namespace import GcReport, Restorer
+from commitlog.errors import CommitError, Unavailable
+from commitlog.namespace import GcReport, Restorer, TrashReport
 from commitlog.namespace.model.keys import Keys
-from commitlog.namespace.partitioned.collection import PartitionedCollection
+from commitlog.namespace.partitioned.collection import PartitionedCollection, PartitionedTrash
 from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.namespace.partitioned.journal import Journal, OpenJournal, no_journal
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
@@ -186,3 +186,50 @@ def test_two_collections_at_once_remove_everything() -> None:
 def test_nothing_is_due(partitions: int) -> None:
     """The report is empty."""
     assert collected(world(), evolve(engine(), partitions=partitions)) == GcReport()
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32))
+def test_the_trash_is_emptied(seed: int) -> None:
+    """Directories in trashed directories, too; the report is that of one process."""
+    worlds: list[World] = []
+    for _ in range(2):
+        at, random = world(seed), Random(seed)
+        for _ in range(30):
+            path = "/".join(random.choices("abc", k=random.randint(1, 4)))
+            with suppress(CommitError):
+                at.lake.write(path, b"1")
+        for name in "abc":
+            with suppress(CommitError):
+                at.lake.delete(name, recursive=True)
+        worlds.append(at)
+    one, other = worlds
+    expected = one.lake.maintenance.empty_trash()
+    seen: list[TrashReport] = []
+    work = PartitionedTrash(engine=engine(seed), open_namespace=lambda: nullcontext(other.lake))
+    assert work.empty(other.lake, progress=seen.append) == expected == seen[-1]
+    assert left(one) == left(other)
+    assert other.lake.maintenance.empty_trash() == TrashReport()
+
+
+def test_failures_of_the_trash_are_those_of_the_last_round() -> None:
+    """What a later round removes is no failure."""
+    at = world()
+    at.lake.write("a/b", b"1")
+    at.lake.delete("a", recursive=True)
+    wire, lake = at.client()
+    failures = iter([Unavailable("down")] * 20)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        error = next(failures, None) if what == "transact" else None
+        if error is not None:
+            raise error
+        perform()
+
+    wire.step = step
+    work = PartitionedTrash(engine=engine(), open_namespace=lambda: nullcontext(lake))
+    first = work.empty(lake)
+    assert first.files == 0 and {error for _, error in first.failed} == {"down"}
+    for _ in failures:
+        pass
+    assert work.empty(lake) == TrashReport(files=1, directories=1)
