@@ -213,9 +213,11 @@ def prune(
         path, older_than, empty_store: see `Bindings.prune`.
         metadata, store, commit, leases, probe_report: see `fsck`.
         partitions: a quarter of the number of units of a level; by default twice the number of cores.
-        inventory: the objects of the store, in place of a listing. It may be outdated.
+        inventory: the objects of the store, in place of a listing. If it is outdated, files stay whose
+            objects were removed since.
         few_files: number of imported files up to which each costs a HEAD, and nothing is listed.
-        journal, job_id: see `import_objects`. What a repeated call leaves out, its report has.
+        journal, job_id: see `import_objects`. What a repeated call leaves out, its report has. A listing
+            for imported files is repeated.
         progress: called from time to time with the report so far.
 
     Raises the errors of `import_objects` and of `Bindings.prune`.
@@ -262,7 +264,7 @@ def diff(
         path, prefix: see `Bindings.diff`.
         metadata, store, commit, leases, probe_report: see `fsck`.
         partitions, inventory, few_files: see `prune`; each file whose object lies elsewhere than the
-            prefix of its directory counts.
+            prefix of its directory counts. Changes since an inventory are not found.
         progress: called from time to time with the number of files and directories compared so far.
 
     Raises the errors of `import_objects` and of `Bindings.diff`.

@@ -6,7 +6,8 @@ has the directories below it.
 
 Files that a listing of their directory's prefix does not cover are looked up afterwards. If they are
 few, each costs a HEAD. Otherwise they are brought together with a listing of the store, by the paths of
-their objects, and only those are looked up that seem to differ.
+their objects, and only those are looked up that seem to differ. That step has no units: if a job is
+repeated, so is the step.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ class LevelJob(PartitionedJob):
         self, found_in: Dataset[tuple[DirectoryRef, int]], step: LevelStep[R], namespace: Namespace
     ) -> Iterator[R]:
         files = found_in.map(partial(_files_by_object, self.open_namespace, step)).keep()
-        listed = self.inventory or self._listing(files, namespace)
+        listed = self._listing(files, namespace) if self.inventory is None else self.inventory
         joined = files.union(listed.map(_by_path)).group(partial(_differing, step))
         yield from joined.map(partial(_look_up, self.open_namespace, step)).collect()
 

@@ -90,6 +90,17 @@ def test_the_kinds_of_objects_are_told_apart() -> None:
     assert len(refused.refused) == len(list(at.store.list("raw/")))
 
 
+@pytest.mark.parametrize("into", ["", "a/b/c"])
+def test_files_come_into_any_directory(into: str) -> None:
+    """The root, or one whose upper directories are missing."""
+    one, other = world(), world()
+    for at in (one, other):
+        put(at, Random(2))
+    expected = one.lake.maintenance.import_objects("raw/", into)
+    assert imported(other, engine(), into) == expected and expected.files
+    assert files(one) == files(other)
+
+
 def test_nothing_is_made_without_objects() -> None:
     """Not even the directory."""
     at = world()
