@@ -36,6 +36,7 @@ __all__ = [
     "object_options",
     "store_options",
     "table_options",
+    "write_units_option",
 ]
 
 R = TypeVar("R")
@@ -61,6 +62,7 @@ class Connection:
         metadata: the URL of the metadata table.
         store: the URL of a namespace's content, if it is not the one of its creation.
         grace: the number of seconds for which a namespace keeps content that it no longer needs.
+        write_units: the rate of writes to the metadata table; see `open_namespace`.
     """
 
     endpoint_url: str | None = None
@@ -74,6 +76,7 @@ class Connection:
     metadata: str | None = None
     store: str | None = None
     grace: float = 3600.0
+    write_units: float | None = None
     _namespaces: dict[str, Namespace] = field(factory=dict, init=False, repr=False, eq=False)
 
     def locate(self, url: str, *, prefix: bool = False) -> Location:
@@ -139,12 +142,16 @@ class Connection:
         """Return the restorer of a namespace from the log in its store."""
         from commitlog.namespaces import restore_namespace
 
+        return click.get_current_context().with_resource(
+            restore_namespace(name, **self.restore_arguments())
+        )
+
+    def restore_arguments(self) -> dict[str, Any]:
+        """Return the arguments with which any process restores a namespace."""
         store = self._store()
         if store is None:
             raise click.UsageError("give the URL of its content and log: --store s3://bucket/prefix")
-        return click.get_current_context().with_resource(
-            restore_namespace(name, **self._arguments(store))
-        )
+        return self._arguments(store)
 
     def namespaces(self) -> Iterator[str]:
         """Yield the names of all namespaces in the table."""
@@ -176,7 +183,9 @@ class Connection:
         return url.with_options({"profile": self.profile, "addressing_style": self.addressing_style})
 
     def _arguments(self, store: Url | None) -> dict[str, Any]:
+        limit = {} if self.write_units is None else {"write_units": self.write_units}
         return {
+            **limit,
             "metadata": self._metadata(),
             "store": store,
             "commit": self.commit,
@@ -273,6 +282,16 @@ def grace_option(command: Callable[..., R]) -> Callable[..., R]:
         default="1h",
         show_default=True,
         help="How long to keep the content of removed files for current readers.",
+    )(command)
+
+
+def write_units_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the option --write-units, the rate of writes to the metadata table, to `command`."""
+    return click.option(
+        "--write-units",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="N",
+        help="Maximum number of write units of the table per second, as DynamoDB counts them.",
     )(command)
 
 

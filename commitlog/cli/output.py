@@ -18,6 +18,7 @@ import click
 
 if TYPE_CHECKING:
     from commitlog.cli.urls import Location
+    from commitlog.namespace import StepProgress
     from commitlog.stores.api import ObjectInfo, PutResult
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "progress_file",
     "readable",
     "size_of",
+    "step_line",
+    "step_text",
     "use_json",
     "wants_json",
 ]
@@ -234,6 +237,33 @@ def readable(size: int) -> str:
         if number < 1000:
             return f"{number:.1f} {unit}"
     return f"{number / 1024:.1f} PiB"
+
+
+@contextmanager
+def step_line() -> Iterator[Callable[[StepProgress], object]]:
+    """Show the progress of steps in a line of a terminal; yield a function that takes it.
+
+    The function may be called from another thread.
+    """
+    if not sys.stderr.isatty():
+        yield lambda now: None
+        return
+    try:
+        yield lambda now: click.echo(f"\r\x1b[K{step_text(now)}", err=True, nl=False)
+    finally:
+        click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def step_text(now: StepProgress) -> str:
+    """Return the progress of a step as text.
+
+    >>> from commitlog.namespace import StepProgress
+    >>> step_text(StepProgress(step="reading the table", done=30_000, total=90_000, seconds=10))
+    'reading the table: 30,000 of 90,000, 3,000 a second, 20.0 s left'
+    """
+    total = "" if now.total is None else f" of {max(now.total, now.done):,}"
+    left = "" if now.remaining is None else f", {duration(now.remaining)} left"
+    return f"{now.step}: {now.done:,}{total}, {now.rate:,.0f} a second{left}"
 
 
 @contextmanager

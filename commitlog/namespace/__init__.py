@@ -42,6 +42,7 @@ from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import LOST_AND_FOUND, NAMESPACE_SCHEMA
 from commitlog.namespace.namespace import Namespace
+from commitlog.namespace.partitioned.dataset import StepProgress
 from commitlog.namespace.stats import RequestCounts, RequestStats
 from commitlog.namespace.status import Difference, ListPage, Status, Summary
 from commitlog.namespace.write.bulk import LINK_BATCH_SIZE
@@ -79,6 +80,7 @@ __all__ = [
     "Restorer",
     "Severity",
     "Status",
+    "StepProgress",
     "Summary",
     "SyncReport",
     "TrashReport",

@@ -18,7 +18,8 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `compaction`: merging the small files of an output
 * `fsck_job`: `fsck`, checks and restores of namespaces on the executors
 * `maintenance_jobs`: `import_objects`, `prune`, `diff`, `gc` and `empty_trash`, on the executors
-* `cluster`: the executors as an engine for distributed work; `inventory`: S3 Inventories, for checks
+* `cluster`: the executors as an engine for distributed work; `progress`: their progress; `inventory`: S3
+  Inventories, for checks
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
 * `ingest`: the format ``commitlog_ingest``
 * `files`: the formats of files that jobs write, and that queries and ingest read

@@ -16,9 +16,16 @@ from commitlog.errors import NotSupported
 from commitlog.namespace import Namespace
 from commitlog.namespace.fsck.references import References
 from commitlog.namespace.fsck.repair import Repairer
-from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess, call_with_groups
+from commitlog.namespace.partitioned.dataset import (
+    Dataset,
+    Engine,
+    OpenAccess,
+    RecordCounter,
+    call_with_groups,
+)
 from commitlog.namespaces import open_namespace, open_parts, store_of
 from commitlog.spark.errors import own_errors
+from commitlog.spark.progress import AccumulatedCounter, ProgressWatch
 from commitlog.urls import Url
 
 if TYPE_CHECKING:
@@ -39,34 +46,55 @@ class NamespacePlace:
         metadata: URL of its table.
         store: URL of its store; None if only the table has it.
         options: further options of `open_namespace`.
+        write_units: the rate of all writes to the table; see `open_namespace`. None: no limit.
+        tasks: number of tasks that run at a time. Each of them gets its share of the rate; while they
+            run, the driver does not write.
     """
 
     name: str
     metadata: str | Url
     store: str | Url | None
     options: Mapping[str, Any]
+    write_units: float | None = None
+    tasks: int = 1
+
+    @property
+    def task_write_units(self) -> float | None:
+        """The rate of the writes of one task."""
+        return None if self.write_units is None else self.write_units / self.tasks
 
     @contextmanager
     def open(self) -> Iterator[tuple[Namespace, OpenAccess]]:
         """Open the namespace, and return what opens its parts in a task."""
-        with open_namespace(
-            self.name, metadata=self.metadata, store=self.store, **self.options
-        ) as namespace:
+        with self._open(self.write_units) as namespace:
             known = namespace.describe(writing=False)
             yield namespace, self.access(self.store or store_of(known), known.log)
 
     @contextmanager
     def open_repairer(self, references: References) -> Iterator[Repairer]:
         """Open the namespace in a task, and return what repairs findings there."""
-        with open_namespace(
-            self.name, metadata=self.metadata, store=self.store, **self.options
-        ) as namespace:
+        with self._open(self.task_write_units) as namespace:
             yield namespace.maintenance.repairer(references)
+
+    def _open(self, write_units: float | None) -> Namespace:
+        return open_namespace(
+            self.name,
+            metadata=self.metadata,
+            store=self.store,
+            write_units=write_units,
+            **self.options,
+        )
 
     def access(self, store: str | Url, log: str | None = None) -> OpenAccess:
         """Return what opens the parts of the namespace in a task."""
         return partial(
-            open_parts, self.name, metadata=self.metadata, store=store, log=log, **self.options
+            open_parts,
+            self.name,
+            metadata=self.metadata,
+            store=store,
+            log=log,
+            write_units=self.task_write_units,
+            **self.options,
         )
 
 
@@ -76,15 +104,23 @@ class SparkEngine(Engine):
     Args:
         spark: the session; a classic one, because Spark Connect has no RDDs.
         partitions: number of partitions of grouped records; by default twice the number of cores.
+        watch: shows the progress of steps, if given.
 
     Raises `NotSupported` for a session of Spark Connect.
     """
 
-    def __init__(self, spark: SparkSession, *, partitions: int | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        partitions: int | None = None,
+        watch: ProgressWatch | None = None,
+    ) -> None:
         if not isinstance(spark, SparkSession):
             raise NotSupported("this needs a classic session: Spark Connect has no RDDs")
         self.context = spark.sparkContext
         self.partitions = 2 * self.context.defaultParallelism if partitions is None else partitions
+        self._watch = watch
         self._kept: list[RDD[Any]] = []
 
     def distribute(self, items: Sequence[T]) -> Dataset[T]:
@@ -100,6 +136,18 @@ class SparkEngine(Engine):
         """See `Engine.release`."""
         while self._kept:
             self._kept.pop().unpersist()
+
+    @contextmanager
+    def counting(
+        self, step: str, total: Callable[[], int | None] = lambda: None
+    ) -> Iterator[RecordCounter]:
+        """See `Engine.counting`."""
+        if self._watch is None:
+            yield AccumulatedCounter(None)
+            return
+        counter = AccumulatedCounter.of(self.context)
+        with self._watch.step(step, total(), lambda: counter.done):
+            yield counter
 
 
 @frozen(kw_only=True)

@@ -29,6 +29,7 @@ from commitlog.namespace import (
 )
 from commitlog.namespace.fsck.checker import AGE
 from commitlog.namespace.partitioned.contents import PartitionedLog
+from commitlog.namespace.partitioned.dataset import ShowProgress
 from commitlog.namespace.partitioned.objects import ObjectListing, StoreListing
 from commitlog.namespace.partitioned.repair import PartitionedRepairer
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
@@ -42,6 +43,7 @@ from commitlog.oplog import Decision, Operation
 from commitlog.spark.cluster import NamespacePlace, SparkEngine
 from commitlog.spark.dataframe import write
 from commitlog.spark.inventory import open_inventory
+from commitlog.spark.progress import ProgressWatch
 from commitlog.urls import Url
 
 __all__ = ["fsck"]
@@ -71,6 +73,7 @@ def fsck(
     pending: float = 3600.0,
     age: float = AGE,
     progress: Callable[[FsckReport], object] | None = None,
+    step_progress: ShowProgress | None = None,
 ) -> FsckReport: ...
 
 
@@ -96,7 +99,9 @@ def fsck(
     age: float = AGE,
     dry_run: bool = True,
     only: Collection[str] | None = None,
+    write_units: float | None = None,
     progress: Callable[[FsckReport], object] | None = None,
+    step_progress: ShowProgress | None = None,
 ) -> tuple[RepairReport, ...]: ...
 
 
@@ -118,7 +123,9 @@ def fsck(
     undecided: Decision | None = None,
     replace: bool = False,
     read_only: bool = False,
+    write_units: float | None = None,
     progress: Callable[[RestoreReport], object] | None = None,
+    step_progress: ShowProgress | None = None,
 ) -> RestoreReport: ...
 
 
@@ -136,6 +143,7 @@ def fsck(
     partitions: int | None = None,
     take_over: bool = False,
     older_than: float = 3600.0,
+    step_progress: ShowProgress | None = None,
 ) -> LogRewriteReport: ...
 
 
@@ -152,6 +160,8 @@ def fsck(
     partitions: int | None = None,
     findings: str | None = None,
     job_id: str | None = None,
+    write_units: float | None = None,
+    step_progress: ShowProgress | None = None,
     **arguments: Any,
 ) -> _Report:
     """Check and repair a namespace, restore its table from its log, or its log from its table.
@@ -189,8 +199,14 @@ def fsck(
             ``report`` to skip them and list them (`RestoreReport.unreadable`).
         undecided: with ``restore``, the decision for changes whose outcome the log does not show.
         replace, read_only: with ``restore``; see `Restorer.restore`.
+        write_units: with ``repair`` and ``restore``, the rate of all writes to the table together, in
+            write units of DynamoDB per second; see `open_namespace`. The tasks that run at a time
+            (``sparkContext.defaultParallelism``) get equal shares. By default there is no limit.
         take_over, older_than: with ``relog``; see `Maintenance.rewrite_log`.
-        progress: not with ``relog``; called from time to time with the report so far.
+        progress: not with ``relog``; called after each step with the report so far.
+        step_progress: called each second within a step, in another thread, with a `StepProgress`: the
+            records that complete tasks have processed, their rate, and the time that the rest takes if
+            the number of all records is known.
 
     Raises:
         ConfigurationError: an argument is missing, or does not belong to the mode; nothing was changed.
@@ -211,13 +227,18 @@ def fsck(
         raise ConfigurationError("an inventory is for 'objects' and 'orphans': give one of them as well")
     if mode == "relog" and findings is not None:
         raise ConfigurationError("the mode 'relog' has no findings")
+    if write_units is not None and mode not in _WRITING:
+        raise ConfigurationError(f"write_units: not an argument of the mode {mode!r}")
+    watch = None if step_progress is None else ProgressWatch(show=step_progress, clock=SystemClock())
+    engine = SparkEngine(spark, partitions=partitions, watch=watch)
     place = NamespacePlace(
         name=parse_url(namespace)[0] if "://" in namespace else namespace,
         store=store,
         metadata=metadata_table_url(metadata),
         options={"commit": commit, "leases": leases, "probe_report": probe_report},
+        write_units=write_units,
+        tasks=engine.context.defaultParallelism,
     )
-    engine = SparkEngine(spark, partitions=partitions)
     try:
         report: _Report = run(engine, place, **arguments)
     finally:
@@ -289,7 +310,11 @@ def _restore(
         raise ConfigurationError(f"unreadable is {unreadable!r}; it must be 'error' or 'report'")
     assert place.store is not None
     with restore_namespace(
-        place.name, metadata=place.metadata, store=place.store, **place.options
+        place.name,
+        metadata=place.metadata,
+        store=place.store,
+        write_units=place.write_units,
+        **place.options,
     ) as restorer:
         read = partial(PartitionedLog.of, engine, place.access(place.store))
         return evolve(restorer, read_contents=read).restore(
@@ -306,6 +331,9 @@ def _relog(engine: SparkEngine, place: NamespacePlace, **arguments: Any) -> LogR
         )
         return namespace.maintenance.rewrite_log(open_states=open_states, **arguments)
 
+
+#: The modes that write to the table.
+_WRITING = frozenset({"repair", "restore"})
 
 _OF_CHECKS = frozenset({"objects", "orphans", "inventory", "grace", "pending", "age", "progress"})
 

@@ -29,6 +29,7 @@ from commitlog.stores.api import ObjectData, ObjectStore
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.s3.store import S3Store
 from commitlog.tables.sqlite import SqliteTable
+from commitlog.testing import ManualClock
 from commitlog.urls import parse_store_url
 from support.servers import Ministack
 
@@ -114,6 +115,22 @@ def test_the_log_of_a_server_is_read_by_several_threads(
         lake.maintenance.fsck()
     assert readers
     assert (readers == {threading.current_thread()}) == local
+
+
+def test_the_rate_of_writes_may_be_limited(names: str, store: str) -> None:
+    """A change waits until its write units are paid for; so does a restore."""
+    create_namespace("lake", store=store, metadata=names).close()
+    clock = ManualClock()
+    with open_namespace("lake", metadata=names, clock=clock, write_units=0.5) as lake:
+        lake.write("a", b"1")  # an entry and a guard record, in a transaction
+        assert clock.monotonic() == 8
+        assert lake.read("a") == b"1" and clock.monotonic() == 8
+    copy = f"{names}-copy"
+    with restore_namespace("lake", store=store, metadata=copy, clock=clock, write_units=0.5) as restorer:
+        done = restorer.restore(read_only=True)
+    assert clock.monotonic() >= 8 + 4 * done.records
+    with pytest.raises(ConfigurationError, match="write_units"):
+        open_namespace("lake", metadata=names, write_units=0)
 
 
 def test_creating_an_existing_namespace_opens_it(names: str, store: str) -> None:

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
+from commitlog.cli.output import step_line
 from commitlog.errors import ConfigurationError
 
-__all__ = ["job_arguments", "job_options", "run_on_spark", "spark_option"]
+__all__ = ["fsck_on_spark", "job_arguments", "job_options", "run_on_spark", "spark_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,3 +69,15 @@ def run_on_spark(master: str, function: str, *arguments: Any, **options: Any) ->
         return getattr(spark, function)(session, *arguments, **options)
     finally:
         session.stop()
+
+
+def fsck_on_spark(master: str, name: str, **options: Any) -> Any:
+    """Return the result of `commitlog.spark.fsck`, and show its progress on a terminal.
+
+    Args:
+        master: the Spark master.
+        name: the name of the namespace.
+        options: further arguments of `commitlog.spark.fsck`.
+    """
+    with step_line() as show:
+        return run_on_spark(master, "fsck", name, step_progress=show, **options)

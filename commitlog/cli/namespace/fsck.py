@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
+from attrs import evolve
 
-from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.connection import Connection, namespace_options, write_units_option
 from commitlog.cli.exit_status import Exit, PredicateCommand
-from commitlog.cli.namespace.cluster import run_on_spark, spark_option
+from commitlog.cli.namespace.cluster import fsck_on_spark, spark_option
 from commitlog.cli.output import counted, json_option, moment, print_json, printable, readable
 from commitlog.cli.parameters import DURATION
-from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome
+from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome, RepairReport
 
 __all__ = ["fsck"]
 
@@ -45,12 +48,13 @@ __all__ = ["fsck"]
     show_default=True,
     help="Time after which findings are checked again, before they are reported.",
 )
-@spark_option("Read the table and the log")
+@spark_option("Check and repair")
 @click.option(
     "--inventory",
     metavar="URL",
     help="With --spark, and --objects or --orphans: an S3 Inventory to read in place of a listing.",
 )
+@write_units_option
 @json_option
 @namespace_options
 def fsck(
@@ -73,10 +77,10 @@ def fsck(
     in one transaction. Files and directories that no path leads to are moved into the directory
     "lost+found". Repeat the repair until nothing is found, because one problem may hide another.
 
-    With --spark, the table and the log are divided among the executors of a cluster; repairs are made by
-    this process. This needs the extra "spark" (pyspark, pyarrow) and Java, and on the executors the same
-    packages, and credentials in their environment. The store is listed, or an inventory is read: its URL
-    is that of manifest.json, or of a directory above for the newest one.
+    With --spark, the table, the log and the repairs are divided among the executors of a cluster. This
+    needs the extra "spark" (pyspark, pyarrow) and Java, and on the executors the same packages, and
+    credentials in their environment. The store is listed, or an inventory is read: its URL is that of
+    manifest.json, or of a directory above for the newest one.
 
     The exit status is 0 if there are no problems (or all were repaired), 1 if there are problems, and 2
     if the check failed.
@@ -89,36 +93,31 @@ def fsck(
         raise click.UsageError("--dry-run and --only require --repair")
     if inventory is not None and (spark is None or not (objects or orphans)):
         raise click.UsageError("--inventory requires --spark, and --objects or --orphans")
-    namespace = connection.namespace(name)
-    with counted("records and objects checked") as count:
-
-        def progress(so_far: FsckReport) -> None:
-            count(so_far.states + so_far.entries + so_far.objects + so_far.listed)
-
-        if spark is None:
-            checked = namespace.maintenance.fsck(
-                objects=objects,
-                orphans=orphans,
-                grace=confirm_after,
-                age=older_than,
-                progress=progress,
-            )
+    if connection.write_units is not None and not repair:
+        raise click.UsageError("--write-units requires --repair")
+    check: dict[str, Any] = {
+        "objects": objects,
+        "orphans": orphans,
+        "grace": confirm_after,
+        "age": older_than,
+    }
+    changes: dict[str, Any] = {"dry_run": dry_run, "only": only or None}
+    repaired: Iterable[RepairReport] = ()
+    if spark is None:
+        maintenance = connection.namespace(name).maintenance
+        with _counted() as progress:
+            checked = maintenance.fsck(**check, progress=progress)
+        if repair:
+            repaired = maintenance.repair(checked.findings, **changes)
+    else:
+        arguments = {**check, "inventory": inventory, **connection.namespace_arguments(name)}
+        if repair:
+            checked, repaired = _repair_on_spark(spark, name, **arguments, **changes)
         else:
-            checked = run_on_spark(
-                spark,
-                "fsck",
-                name,
-                objects=objects,
-                orphans=orphans,
-                grace=confirm_after,
-                age=older_than,
-                inventory=inventory,
-                progress=progress,
-                **connection.namespace_arguments(name),
-            )
+            checked = fsck_on_spark(spark, name, **arguments)
     left = len(checked.findings)
     if repair:
-        for each in namespace.maintenance.repair(checked.findings, dry_run=dry_run, only=only or None):
+        for each in repaired:
             left -= each.outcome is Outcome.DONE
             if json:
                 print_json({**_record(each.finding), "outcome": each.outcome.value})
@@ -139,6 +138,29 @@ def fsck(
         if sizes := [found.size for found in checked.findings if found.problem.name == "orphan-object"]:
             click.echo(f"objects without a file: {len(sizes)}, {readable(sum(sizes))}")
     click.get_current_context().exit(Exit.FAILED if left else Exit.DONE)
+
+
+@contextmanager
+def _counted() -> Iterator[Callable[[FsckReport], object]]:
+    """Show what was checked; yield a function that takes the report so far."""
+    with counted("records and objects checked") as count:
+        yield lambda now: count(now.states + now.entries + now.objects + now.listed)
+
+
+def _repair_on_spark(
+    master: str, name: str, **arguments: Any
+) -> tuple[FsckReport, tuple[RepairReport, ...]]:
+    """Check and repair a namespace on a cluster; return both results."""
+    checked = FsckReport()
+
+    def progress(now: FsckReport) -> None:
+        nonlocal checked
+        checked = now
+
+    repaired = fsck_on_spark(master, name, mode="repair", progress=progress, **arguments)
+    known = set(map(id, checked.findings))
+    others = [each.finding for each in repaired if id(each.finding) not in known]
+    return evolve(checked, findings=(*others, *checked.findings)), repaired
 
 
 def _line(finding: Finding) -> str:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.connection import Connection, namespace_options, write_units_option
 from commitlog.cli.exit_status import Exit, print_error
+from commitlog.cli.namespace.cluster import fsck_on_spark, spark_option
 from commitlog.cli.namespace.maintenance import abandoned_option
 from commitlog.cli.output import counted, json_option, moment, note, print_json, printable
 from commitlog.errors import ConfigurationError
 from commitlog.oplog import Decision
 
 if TYPE_CHECKING:
-    from commitlog.namespace import RestoreReport
+    from commitlog.namespace import Restorer, RestoreReport
     from commitlog.oplog import Operation
 
 __all__ = ["restore", "rewrite_log"]
@@ -32,6 +33,8 @@ __all__ = ["restore", "rewrite_log"]
 )
 @click.option("--read-only", is_flag=True, help="Make a read-only copy, for example for a drill.")
 @click.option("--salvage", is_flag=True, help="Skip unreadable entries of the log, and report them.")
+@spark_option("Restore")
+@write_units_option
 @json_option
 @namespace_options
 def restore(
@@ -41,6 +44,7 @@ def restore(
     undecided: str | None,
     read_only: bool,
     salvage: bool,
+    spark: str | None,
     json: bool,
 ) -> None:
     """Restore the names of the namespace NAME in the table, from the log in --store.
@@ -56,6 +60,9 @@ def restore(
     command lists such changes and does nothing without --undecided. "rolled-back" is usually right: a
     change whose client saw a success is committed in the log, unless that entry could not be written.
 
+    With --spark, the log and the table are divided among the executors of a cluster, as for "fsck". Only
+    one of the undecided changes is named then.
+
     Files that two tables have written, or whose directory is lost, are moved into "lost+found". Files
     whose objects are missing or changed, and unreadable entries of the log, are reported, and the exit
     status is 1.
@@ -64,36 +71,20 @@ def restore(
     Example:
       commitlog namespace restore lake --store s3://bucket/lake
     """
-    restorer = connection.restorer(name)
     decision = None if undecided is None else Decision(undecided)
-
-    def decide(operation: Operation) -> Decision:
-        assert decision is not None
-        return decision
-
-    with counted("changes, files and directories processed") as count:
-
-        def progress(so_far: RestoreReport) -> None:
-            count(so_far.operations + so_far.removed + so_far.files + so_far.directories)
-
-        try:
-            done = restorer.restore(
-                decide=None if decision is None else decide,
-                replace=replace,
-                read_only=read_only,
-                salvage=salvage,
-                progress=progress,
-            )
-        except ConfigurationError:
-            if decision is not None or not (waiting := restorer.undecided()):
-                raise
-            for operation in waiting:
-                what = printable(f"{operation.body.get('what')}")
-                note(f"{operation.id}  {moment(operation.time)}  {what}")
-            raise ConfigurationError(
-                f"the log does not contain the outcome of {len(waiting)} changes: add --undecided"
-                " rolled-back or --undecided committed. Nothing was written"
-            ) from None
+    options = {"replace": replace, "read_only": read_only}
+    if spark is None:
+        done = _restore(connection.restorer(name), decision, salvage=salvage, **options)
+    else:
+        done = fsck_on_spark(
+            spark,
+            name,
+            mode="restore",
+            undecided=decision,
+            unreadable="report" if salvage else "error",
+            **options,
+            **connection.restore_arguments(),
+        )
     for lost in done.lost:
         fate = "was replaced" if lost.changed else "does not exist"
         print_error(f"its object {lost.object} {fate}", what=lost.path)
@@ -124,6 +115,34 @@ def restore(
         if done.found:
             click.echo(f"in lost+found: {len(done.found)}")
     click.get_current_context().exit(Exit.FAILED if done.lost or done.unreadable else Exit.DONE)
+
+
+def _restore(restorer: Restorer, decision: Decision | None, **options: bool) -> RestoreReport:
+    """Restore in this process."""
+
+    def decide(operation: Operation) -> Decision:
+        assert decision is not None
+        return decision
+
+    with counted("changes, files and directories processed") as count:
+
+        def progress(so_far: RestoreReport) -> None:
+            count(so_far.operations + so_far.removed + so_far.files + so_far.directories)
+
+        try:
+            return restorer.restore(
+                decide=None if decision is None else decide, progress=progress, **options
+            )
+        except ConfigurationError:
+            if decision is not None or not (waiting := restorer.undecided()):
+                raise
+            for operation in waiting:
+                what = printable(f"{operation.body.get('what')}")
+                note(f"{operation.id}  {moment(operation.time)}  {what}")
+            raise ConfigurationError(
+                f"the log does not contain the outcome of {len(waiting)} changes: add --undecided"
+                " rolled-back or --undecided committed. Nothing was written"
+            ) from None
 
 
 @click.command("rewrite-log")

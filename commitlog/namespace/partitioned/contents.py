@@ -243,8 +243,10 @@ class PartitionedLog(LogContents):
             pending=frozenset(self.pending.changes),
         )
         parts = parts_and_ranges(self.checkpoint, self._ranges, self.engine.partitions)
-        read = self.engine.distribute(parts).map(call).keep()
-        for learned in read.map(facts_alone).collect():
+        with self.engine.counting("reading the log") as counter:
+            read = self.engine.distribute(parts).map(call).map(counter.count).keep()
+            found = read.map(facts_alone).collect()
+        for learned in found:
             self.on_read(learned.operations)
             self.first = min(self.first or learned.first, learned.first or self.first)
             self.unreadable.update(learned.unreadable)
@@ -295,7 +297,9 @@ class PartitionedLog(LogContents):
     def save(self, epoch: Epoch, metadata: State) -> None:
         """See `LogContents.save`."""
         states = self._states.union(self.engine.distribute([metadata]))
-        saved = store_states(states, self.open_access, epoch, self.new_id())
+        with self.engine.counting("writing the log") as counter:
+            counted = states.map(counter.count)
+            saved = store_states(counted, self.open_access, epoch, self.new_id())
         checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
         checkpoints.make_current(saved, after=None)
         self._saved = epoch, saved
@@ -312,8 +316,10 @@ class PartitionedLog(LogContents):
                 call
             )
         access = _WriterAccess(self.open_access, writer.keys, writer.claim.precondition)
-        written = states.map(partial(_write, access)).keep()
-        for report in written.map(_reports_alone).collect():
+        with self.engine.counting("writing the table", self._number_of_states) as counter:
+            written = states.map(counter.count).map(partial(_write, access)).keep()
+            reports = written.map(_reports_alone).collect()
+        for report in reports:
             notify(report)
         return tuple(written.map(partial(_describe_lost, access)).collect())
 
@@ -326,6 +332,9 @@ class PartitionedLog(LogContents):
         yield sum(self.engine.distribute(segments).map(partial(_remove, access)).collect())
 
     # inside
+
+    def _number_of_states(self) -> int | None:
+        return None if self._saved is None else self._saved[1].states
 
     def _learn_states(self, facts: CommittedFacts) -> None:
         """Learn from the newest states of the items of pending changes, and of directories above."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
+from commitlog.clock import Clock
 from commitlog.namespace.model.keys import hash_of
 from commitlog.oplog import OperationLog
 from commitlog.stores.api import ObjectStore
@@ -30,14 +31,20 @@ __all__ = [
     "Engine",
     "Keyed",
     "OpenAccess",
+    "RecordCounter",
     "SerialDataset",
     "SerialEngine",
+    "ShowProgress",
+    "StepProgress",
     "call_with_groups",
 ]
 
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
+
+#: Number of records after which the progress is shown.
+_COUNTED = 1000
 
 #: A record with its key, and its order among the records of that key. All orders of a key can be
 #: compared with each other.
@@ -62,6 +69,47 @@ class Access(Protocol):
 
 #: Opens the parts of a namespace, in any process: it can be pickled, unless all work is in one process.
 OpenAccess: TypeAlias = Callable[[], AbstractContextManager[Access]]
+
+
+@frozen(kw_only=True)
+class StepProgress:
+    """The progress of one step of distributed work.
+
+    Attributes:
+        step: the name of the step, for people.
+        done: number of records that tasks have processed.
+        total: number of all records, if it is known; it may be an estimate.
+        seconds: seconds since the step began.
+    """
+
+    step: str
+    done: int
+    total: int | None
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def remaining(self) -> float | None:
+        """The seconds that the rest takes at this rate; None if that is unknown."""
+        if self.total is None or not self.rate:
+            return None
+        return max(0, self.total - self.done) / self.rate
+
+
+#: Receives the progress of steps.
+ShowProgress: TypeAlias = Callable[[StepProgress], object]
+
+
+class RecordCounter(abc.ABC):
+    """Counts the records that tasks have processed, for people. It can be pickled, as calls can."""
+
+    @abc.abstractmethod
+    def count(self, records: Iterable[T]) -> Iterator[T]:
+        """Yield the records of a partition, and count them. The same partition counts once."""
 
 
 class Dataset(abc.ABC, Generic[T]):
@@ -119,6 +167,17 @@ class Engine(abc.ABC):
     def release(self) -> None:
         """Forget the datasets that were kept."""
 
+    @abc.abstractmethod
+    def counting(
+        self, step: str, total: Callable[[], int | None] = lambda: None
+    ) -> AbstractContextManager[RecordCounter]:
+        """Return a context manager that yields a counter, and shows the progress of a step.
+
+        Args:
+            step: the name of the step, for people.
+            total: returns the number of all records, if it is known; called only to show it.
+        """
+
 
 def call_with_groups(
     call: Callable[[str, Iterator[Any]], Iterable[U]], records: Iterable[Keyed[Any]]
@@ -126,6 +185,22 @@ def call_with_groups(
     """Yield the results of `call` for each key of sorted records; see `Dataset.group`."""
     for key, group in groupby(records, key=itemgetter(0)):
         yield from call(key, map(itemgetter(2), group))
+
+
+@define
+class _SerialCounter(RecordCounter):
+    """Counts records, and notifies after each thousand."""
+
+    notify: Callable[[int], object]
+    done: int = 0
+
+    def count(self, records: Iterable[T]) -> Iterator[T]:
+        """See `RecordCounter.count`."""
+        for record in records:
+            yield record
+            self.done += 1
+            if self.done % _COUNTED == 0:
+                self.notify(self.done)
 
 
 @frozen(kw_only=True)
@@ -137,12 +212,16 @@ class SerialEngine(Engine):
         shuffle: shuffles records in place wherever their order is not defined, if given.
         keeps: whether datasets that are to be kept are computed once.
         step: called before each computation of a partition; for tests, it may raise an error.
+        progress: receives the progress of steps, after each thousand records.
+        clock: measures the steps, if their progress is to be shown.
     """
 
     partitions: int = 1
     shuffle: Callable[[list[Any]], object] | None = None
     keeps: bool = True
     step: Callable[[], object] = lambda: None
+    progress: ShowProgress | None = None
+    clock: Clock | None = None
 
     def distribute(self, items: Sequence[T]) -> Dataset[T]:
         """See `Engine.distribute`."""
@@ -150,6 +229,25 @@ class SerialEngine(Engine):
 
     def release(self) -> None:
         """See `Engine.release`; kept datasets are in their variables."""
+
+    @contextmanager
+    def counting(
+        self, step: str, total: Callable[[], int | None] = lambda: None
+    ) -> Iterator[RecordCounter]:
+        """See `Engine.counting`."""
+        if self.progress is None or self.clock is None:
+            yield _SerialCounter(lambda done: None)
+            return
+        show, clock, number = self.progress, self.clock, total()
+        began = clock.monotonic()
+
+        def notify(done: int) -> None:
+            seconds = clock.monotonic() - began
+            show(StepProgress(step=step, done=done, total=number, seconds=seconds))
+
+        counter = _SerialCounter(notify)
+        yield counter
+        notify(counter.done)
 
     def shuffled(self, records: Iterable[T]) -> list[T]:
         """Return the records in any order."""

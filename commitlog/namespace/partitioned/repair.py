@@ -109,6 +109,7 @@ class PartitionedRepairer(FindingsRepairer):
         """See `FindingsRepairer.repair`."""
         findings = in_order(findings)
         groups = groups_of(findings)
+        common = frozenset(at for at, finding in enumerate(findings) if is_common(finding))
         known = KnownReferences(described=None, referenced=None)
         is_described = False
         for stage in sorted(set(map(stage_of, findings))):
@@ -119,32 +120,35 @@ class PartitionedRepairer(FindingsRepairer):
                 referenced = find_referenced_objects(self.references, findings)
                 known = evolve(known, referenced=referenced)
             here = [group for group in groups if any(stage_of(findings[at]) is stage for at in group)]
-            yield from self._repair_stage(findings, here, stage, known, dry_run=dry_run)
+            yield from self._repair_stage(findings, here, common, stage, known, dry_run=dry_run)
 
     def _repair_stage(
         self,
         findings: Sequence[Finding],
         groups: Sequence[_Group],
+        common: frozenset[int],
         stage: Stage,
         known: KnownReferences,
         *,
         dry_run: bool,
     ) -> Iterator[RepairReport]:
         """Repair the findings of a stage in some groups; yield the results in order."""
-        first = [group for group in groups if any(is_common(findings[at]) for at in group)]
-        others = [group for group in groups if group not in set(first)]
+        others = [group for group in groups if common.isdisjoint(group)]
         results: list[_Result] = []
         # The findings of all groups that the driver repairs, in order: common ones come first.
+        first = (group for group in groups if not common.isdisjoint(group))
         positions = tuple(sorted(at for group in first for at in group))
         for result in _repair_group(self._local(known), positions, findings, stage, dry_run=dry_run):
-            if is_common(findings[result[0]]):
+            if result[0] in common:
                 yield _report(findings, result)
             else:
                 results.append(result)
         shares = self._shares(findings, others, known)
         if shares:
             call = partial(_repair_shares, self.open_repairer, stage, dry_run)
-            results += self.engine.distribute(shares).map(call).collect()
+            members = [at for group in others for at in group if stage_of(findings[at]) is stage]
+            with self.engine.counting("repairing", lambda: len(members)) as counter:
+                results += self.engine.distribute(shares).map(call).map(counter.count).collect()
         yield from (_report(findings, result) for result in sorted(results, key=_position))
 
     def _local(self, known: KnownReferences) -> Repairer:

@@ -8,6 +8,7 @@ confirms it, as in one process. So the driver holds suspect records, and none of
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.errors import CorruptRecord, FormatTooNew, NotFound
+from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, NotFound
 from commitlog.namespace.fsck.cross_checks import compare_with_store
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import (
@@ -157,8 +158,11 @@ class PartitionedSurveyor(Surveyor, References):
             )
         notify(report)
         scan = _Scan(open_access=self.open_access, namespace=self.keys.namespace)
-        self._scanned = self.engine.distribute(self._segments()).map(scan).keep()
-        for scanned in self._scanned.map(_reports_alone).collect():
+        with self.engine.counting("reading the table", self._number_of_items) as counter:
+            segments = self.engine.distribute(self._segments())
+            self._scanned = segments.map(scan).map(counter.count).keep()
+            scans = self._scanned.map(_reports_alone).collect()
+        for scanned in scans:
             report = evolve(
                 report,
                 entries=report.entries + scanned.entries,
@@ -219,6 +223,12 @@ class PartitionedSurveyor(Surveyor, References):
             found[path].add(IN_LOG)
         return {path: frozenset(names) for path, names in found.items()}
 
+    def _number_of_items(self) -> int | None:
+        """Return the number of items of the table, if it is known."""
+        with contextlib.suppress(CommitError), self.open_access() as access:
+            return access.table.describe().item_count
+        return None
+
     def _segments(self) -> list[tuple[int, int]]:
         count = _SEGMENTS * self.engine.partitions
         return [(number, count) for number in range(count)]
@@ -252,8 +262,10 @@ class PartitionedSurveyor(Surveyor, References):
             return _LogRead(unreadable=str(error))
         unreadable: list[str] = []
         checkpoint = self._checkpoint(unreadable)
-        states = self._read(checkpoint, frozenset(pending)).map(_states_by_id_and_object).keep()
-        learned = states.map(facts_alone).collect()
+        with self.engine.counting("reading the log") as counter:
+            read = self._read(checkpoint, frozenset(pending)).map(counter.count)
+            states = read.map(_states_by_id_and_object).keep()
+            learned = states.map(facts_alone).collect()
         errors = chain.from_iterable(each.unreadable for each in learned)
         self._check_checkpoint(checkpoint)
         decided = frozenset[str]().union(*(each.decided for each in learned))

@@ -65,12 +65,15 @@ class PartitionedTable(TableStates):
 
     def check(self) -> None:
         """See `TableStates.check`."""
-        count(self._states())
+        with self.engine.counting("reading the table") as counter:
+            count(self._states().map(counter.count))
 
     def save(self, epoch: Epoch, metadata: State) -> Checkpoint:
         """See `TableStates.save`."""
         states = self._states().union(self.engine.distribute([metadata]))
-        return store_states(states, self.open_access, epoch, self.new_id())
+        with self.engine.counting("writing the log") as counter:
+            counted = states.map(counter.count)
+            return store_states(counted, self.open_access, epoch, self.new_id())
 
     def _states(self) -> Dataset[State]:
         number = _SEGMENTS * self.engine.partitions

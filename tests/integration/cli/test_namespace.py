@@ -258,7 +258,7 @@ def test_a_restore_can_be_undone(desk: Desk) -> None:
     desk.ok("namespace", "create", "lake", *where)
     desk.fill(a__x=b"1")
     drill = ["--metadata", f"{desk.names}-drill"]
-    desk.ok("namespace", "restore", "lake", "--read-only", *where, *drill)
+    desk.ok("namespace", "restore", "lake", "--read-only", *where, *drill, "--write-units", "100000")
     assert desk.lines("fs", "ls", "-R", URL, *drill) == desk.lines("fs", "ls", "-R", URL)
     assert "as read-only" in desk.refused(2, "fs", "mkdir", f"{URL}/tried", *drill)
     desk.ok("fs", "mkdir", f"{URL}/tried")
@@ -375,8 +375,10 @@ def test_fsck_reports_and_repairs_problems(lake: Desk) -> None:
     assert (planned.exit_code, json.loads(planned.stdout)["outcome"]) == (1, "planned")
     other = lake.run(*CHECK, "--repair", "--only", "cycle")
     assert (other.exit_code, "left: 1" in other.stdout) == (1, True)
-    assert "left: 0" in lake.ok(*CHECK, "--repair")
+    assert "left: 0" in lake.ok(*CHECK, "--repair", "--write-units", "100000")
     assert lake.lines(*CHECK) == []
+    assert "--repair" in lake.refused(2, *CHECK, "--write-units", "5")
+    assert "--write-units" in lake.refused(2, *CHECK, "--repair", "--write-units", "0")
     lake.fill(a__y=b"")
     with lake.open() as opened:
         opened.upload(b"12345")

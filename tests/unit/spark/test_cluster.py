@@ -1,0 +1,25 @@
+"""The shares of a rate that the tasks of a cluster get."""
+
+from __future__ import annotations
+
+import pickle
+
+from attrs import evolve
+
+from commitlog.spark.cluster import NamespacePlace
+
+PLACE = NamespacePlace(name="lake", metadata="sqlite:///names", store="file:///store", options={})
+
+
+def test_tasks_share_the_rate_of_writes() -> None:
+    """The driver has all of it while no task runs."""
+    place = evolve(PLACE, write_units=100.0, tasks=4)
+    assert (place.write_units, place.task_write_units) == (100.0, 25.0)
+    assert evolve(PLACE, tasks=4).task_write_units is None
+
+
+def test_a_place_reaches_the_tasks() -> None:
+    """So do the functions that open the namespace there."""
+    place = evolve(PLACE, write_units=100.0, tasks=4)
+    assert pickle.loads(pickle.dumps(place.open_repairer)).__self__ == place
+    assert pickle.loads(pickle.dumps(place.access("file:///store"))).keywords["write_units"] == 25.0
