@@ -7,6 +7,7 @@ The module is not called ``fsck``: it would hide the function `commitlog.spark.f
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, overload
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from commitlog._util.ids import random_id
 from commitlog.clock import SystemClock
 from commitlog.commit import ProbeReport
-from commitlog.errors import ConfigurationError
+from commitlog.errors import ConfigurationError, JobAlreadyCommitted
 from commitlog.namespace import (
     PROBLEMS,
     Finding,
@@ -188,7 +189,8 @@ def fsck(
         findings: URL of an output to which the findings are appended, as rows with the columns ``run``,
             ``kind``, ``severity``, ``path``, ``detail``, ``object`` and ``id``; see `write`. Not with
             ``relog``.
-        job_id: id of this run in that output, in which it is committed once; by default a new one.
+        job_id: id of this run in that output, in which it is committed once; by default a new one. If
+            an interrupted call with this id has committed its findings, those stay.
         objects, orphans, grace, pending, age: with ``verify`` and ``repair``; see `Maintenance.fsck`.
             Executors list the store. They send HEAD for objects that are not listed as they should be.
         inventory: with `objects` or `orphans`, URL of an S3 Inventory of the store's bucket, in place of
@@ -246,7 +248,8 @@ def fsck(
     if findings is not None and not isinstance(report, LogRewriteReport):
         id = random_id() if job_id is None else job_id
         rows = [(id, *found.to_json().values()) for found in _findings_of(report)]
-        write(spark.createDataFrame(rows, _COLUMNS), findings, job_id=id)
+        with suppress(JobAlreadyCommitted):  # by a call that was interrupted after that
+            write(spark.createDataFrame(rows, _COLUMNS), findings, job_id=id)
     return report
 
 

@@ -126,15 +126,21 @@ def test_damages_are_found_alike(place: Place, spark: SparkSession) -> None:
 
 @pytest.mark.all
 def test_damages_are_repaired(place: Place, spark: SparkSession) -> None:
-    """The executors find the references to the objects of files that the repair replaces."""
+    """The executors find the references to the objects of files that the repair replaces.
+
+    A repeated call leaves the findings that the first one has written.
+    """
     lose(place.at, "empty/b/1")
     behind_the_log(place.at)
     wrong_record(place.at)
     options: dict[str, Any] = {"metadata": place.metadata, "grace": 0, "partitions": 2}
-    planned = commitlog.spark.fsck(spark, LAKE, mode="repair", **options)
-    done = commitlog.spark.fsck(spark, LAKE, mode="repair", dry_run=False, **options)
+    output = f"file://{place.directory}/findings"
+    found: dict[str, Any] = {"findings": output, "job_id": "nightly"}
+    planned = commitlog.spark.fsck(spark, LAKE, mode="repair", **options, **found)
+    done = commitlog.spark.fsck(spark, LAKE, mode="repair", dry_run=False, **options, **found)
     assert [each.outcome for each in planned] == [Outcome.PLANNED] * 3
     assert [each.outcome for each in done] == [Outcome.DONE] * 3
+    assert commitlog.spark.read(spark, output).count() == 3
     assert commitlog.spark.fsck(spark, LAKE, **options).is_clean
 
 
