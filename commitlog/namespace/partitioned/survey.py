@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import marshal
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
@@ -460,7 +461,9 @@ def _found(record: Record, item: Item) -> _FoundRecord:
 
 def _digest_of(item: Item) -> bytes:
     """Return a digest of an item that is the same in each process."""
-    return hashlib.blake2b(repr(sorted(item.items())).encode(), digest_size=16).digest()
+    # Later versions of the format depend on what else refers to a value.
+    packed = marshal.dumps(sorted(item.items()), 2)
+    return hashlib.blake2b(packed, digest_size=16).digest()
 
 
 def _reports_alone(scanned: Iterator[object]) -> Iterator[_ScanReport]:
