@@ -7,11 +7,13 @@ A driver uses `Ingest`, an executor uses `Fetch`, an operator uses `IngestAdmin`
 * `watermarks`, `source_state`, `rows`, `quarantine`, `source_metadata`, `state`: the stored state.
 * `seen_files`, `epoch_builder`, `planning`: the planning of an epoch.
 * `source`, `counters`: the driver's side.
+* `cleaning_queue`, `cleaner`: the deletion, or archiving, of delivered files.
 * `fetch`: the executor's side.
 * `admin`: the operator's side.
 """
 
 from commitlog.ingest.admin import Backlog, IngestAdmin, Status, sources
+from commitlog.ingest.cleaner import Cleaned, Cleaner, place_to_clean
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.fetch import Fetch, Pinned
 from commitlog.ingest.files import File, Partition, Slice
@@ -26,6 +28,8 @@ from commitlog.ingest.state import StateTable
 __all__ = [
     "INGEST_SCHEMA",
     "Backlog",
+    "Cleaned",
+    "Cleaner",
     "Counters",
     "Fetch",
     "File",
@@ -41,5 +45,6 @@ __all__ = [
     "SourceMetadata",
     "StateTable",
     "Status",
+    "place_to_clean",
     "sources",
 ]

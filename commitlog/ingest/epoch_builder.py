@@ -35,15 +35,25 @@ class EpochBuilder:
         limits: limits of the epoch.
         slice_bytes: size of the slices of files that can be split.
         splits: returns whether the file at a path can be split.
+        list_bytes: most bytes of all entries in the rows, before compression.
 
     Attributes:
         entries: pairs of an entry and whether it is recent, in the order of the calls.
+        finished: files whose last slice was added, or a slice that is retried.
         files: number of files with something to read.
         bytes: number of bytes to read.
     """
 
-    def __init__(self, limits: Limits, *, slice_bytes: int, splits: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        slice_bytes: int,
+        splits: Callable[[str], bool],
+        list_bytes: int = MAX_LIST_BYTES,
+    ) -> None:
         self.entries: list[tuple[Entry, bool]] = []
+        self.finished: list[File] = []
         self.files = 0
         self.bytes = 0
         self._limits = limits
@@ -51,6 +61,7 @@ class EpochBuilder:
         self._slice_bytes = slice_bytes if limits.bytes is None else min(slice_bytes, limits.bytes)
         self._splits = splits
         self._list_bytes = 0
+        self._most_list_bytes = list_bytes
 
     @property
     def full(self) -> bool:
@@ -69,7 +80,7 @@ class EpochBuilder:
             The part that did not fit: None if all of it fits, `what` if nothing fits.
         """
         entry = Entry(what.file)
-        room = MAX_LIST_BYTES - self._list_bytes - entry.list_bytes
+        room = self._most_list_bytes - self._list_bytes - entry.list_bytes
         cuts: list[tuple[int, int, int]] = []
         at, skip, left = what.start, what.skip, self._left()
         splits = cut and what.size > self._slice_bytes and self._splits(what.file.path)
@@ -87,12 +98,15 @@ class EpochBuilder:
         self._append(Entry(what.file, tuple(cuts)), recent)
         self.files += 1
         self.bytes += at - what.start
-        return None if at == what.end else Slice(what.file, at, what.end)
+        if at != what.end:
+            return Slice(what.file, at, what.end)
+        self.finished.append(what.file)
+        return None
 
     def remember(self, file: File) -> bool:
         """Add a file to remember without reading it; return False if there is no room."""
         entry = Entry(file)
-        if self._list_bytes + entry.list_bytes > MAX_LIST_BYTES:
+        if self._list_bytes + entry.list_bytes > self._most_list_bytes:
             return False
         self._append(entry, True)
         return True

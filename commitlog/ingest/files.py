@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from attrs import field, frozen, validators
@@ -32,6 +33,11 @@ class File:
     def of(cls, info: ObjectInfo) -> File:
         """Return the file for an object in a listing."""
         return cls(info.path, info.etag, info.size, float(info.last_modified))
+
+    @property
+    def list_bytes(self) -> int:
+        """Upper bound of its bytes in a row, before compression."""
+        return len(json.dumps(self.to_json(), ensure_ascii=False).encode()) + 1
 
     def to_json(self) -> list[Any]:
         """Return the fields as they are stored."""

@@ -40,9 +40,10 @@ from attrs import evolve, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import InputChanged
+from commitlog.ingest.cleaning_queue import QueuedFiles, queued
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.rows import Row, encoded
+from commitlog.ingest.rows import MAX_LIST_BYTES, Row, encoded
 from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source_state import ListingPass, SourceState
@@ -50,7 +51,7 @@ from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, ObjectStore
 from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
-__all__ = ["MAX_WANTED", "FileDecision", "Plan", "Planner"]
+__all__ = ["MAX_WANTED", "FileDecision", "Plan", "Planner", "store_time"]
 
 #: Most slices that are retried in one epoch.
 MAX_WANTED = 20
@@ -59,6 +60,15 @@ MAX_WANTED = 20
 #: Most moves of the boundary in a grace window, and the least number of seconds between two moves.
 _STRIDES = 8
 _MIN_STRIDE = 1.0
+
+
+def store_time(store: ObjectStore, prefix: str, clock: Clock) -> float:
+    """Return the time by the store's clock, rounded down; if it gives none, the time of `clock`.
+
+    `prefix`: the paths below it can be read.
+    """
+    observed = store.begin_head(join(prefix.rpartition("/")[0], "now"))().store_time
+    return float(int(clock.epoch()) if observed is None else observed)
 
 
 class FileDecision(enum.Enum):
@@ -81,6 +91,7 @@ class Plan:
     Attributes:
         state: the state row after the step, with the revision and id of the row before it.
         rows: rows of files to add.
+        queued: rows of the cleaning queue to add.
         remove: range keys of items to remove.
         needed: whether the step must be written; if not, it can be planned again at any time.
         listed: number of objects that were listed for the step.
@@ -89,6 +100,7 @@ class Plan:
 
     state: SourceState
     rows: Sequence[Row]
+    queued: Sequence[QueuedFiles]
     remove: Sequence[str]
     needed: bool
     listed: int
@@ -120,9 +132,7 @@ class Planner:
 
     def now(self) -> float:
         """Return the time by the store's clock, rounded down."""
-        prefix = self._settings.listed_prefix.rpartition("/")[0]
-        store_time = self._store.begin_head(join(prefix, "now"))().store_time
-        return float(int(self._clock.epoch()) if store_time is None else store_time)
+        return store_time(self._store, self._settings.listed_prefix, self._clock)
 
     def plan(
         self,
@@ -146,7 +156,11 @@ class Planner:
         Raises `InputChanged` if the policy is ``fail``, and the errors of the store. Writes nothing.
         """
         settings = self._settings
-        builder = EpochBuilder(limits, slice_bytes=settings.slice_bytes, splits=self._splits)
+        # A file that is to be cleaned is listed twice.
+        list_bytes = MAX_LIST_BYTES // (2 if settings.cleans else 1)
+        builder = EpochBuilder(
+            limits, slice_bytes=settings.slice_bytes, splits=self._splits, list_bytes=list_bytes
+        )
         removed: list[str] = []
         for range, each in wanted:
             if builder.full or builder.add(each, cut=False) is not None:
@@ -166,15 +180,19 @@ class Planner:
             bytes=state.bytes + builder.bytes,
         )
         rows = encoded(epoch, state.revision + 1, builder.entries)
-        room = MAX_TRANSACTION_WRITES - 1 - len(rows) - len(removed)
+        to_clean = queued(epoch, state.revision + 1, builder.finished) if settings.cleans else []
+        room = MAX_TRANSACTION_WRITES - 1 - len(rows) - len(to_clean) - len(removed)
         removed += seen_files.removable(epoch - settings.keep_epochs, state.watermarks, room)
-        # A higher watermark alone is no reason to write: the next step raises it again.
+        # A higher watermark alone is no reason to write: the next step raises it again. A cleaner waits
+        # for it, though.
         moved = _place(before) != _place(state)
+        risen = state.watermarks.lowest > before.watermarks.lowest + self._stride
         return Plan(
             state=state,
             rows=rows,
+            queued=to_clean,
             remove=removed,
-            needed=bool(rows or removed or moved),
+            needed=bool(rows or removed or moved or (risen and settings.cleans)),
             listed=listed,
             caught_up=caught_up,
         )
@@ -186,13 +204,14 @@ class Planner:
         settings = self._settings
         modified = info.last_modified
         # Most listed objects are old: check that first.
-        if modified < state.watermarks.of(info.path):
+        watermark = state.watermarks.of(info.path)
+        if modified < watermark:
             return FileDecision.PASS
         if state.since is not None and modified < state.since:
             return FileDecision.PASS
         if not settings.names.wants(info.path[len(settings.prefix) :]):
             return FileDecision.PASS
-        seen = seen_files.look(File.of(info))
+        seen = seen_files.look(File.of(info), watermark=watermark)
         if seen is Seen.YES:
             return FileDecision.PASS
         if seen is Seen.AGAIN:
@@ -232,6 +251,10 @@ class Planner:
 
     # inside
 
+    @property
+    def _stride(self) -> float:
+        return max(self._settings.grace / _STRIDES, _MIN_STRIDE)
+
     def _listed(self, after: str) -> Iterator[ObjectInfo]:
         return self._store.list(self._settings.listed_prefix, start_after=after)
 
@@ -245,7 +268,7 @@ class Planner:
         """Return the state row after a complete sweep of the tail."""
         settings, watermarks = self._settings, state.watermarks.raised(sweep.watermark)
         if settings.ordered:
-            stride = max(settings.grace / _STRIDES, _MIN_STRIDE) if sweep.watermark > -math.inf else 0.0
+            stride = self._stride if sweep.watermark > -math.inf else 0.0
             watermarks = watermarks.settled(sweep.settled, stride=stride)
         return evolve(state, watermarks=watermarks, tail=None, tails=state.tails + 1)
 
@@ -331,6 +354,8 @@ class Planner:
                     ended = False
                     break
                 passed_over += decision is FileDecision.TOO_OLD
+                if decision is FileDecision.REMEMBER and recent:
+                    builder.finished.append(File.of(info))
             count += 1
             cursor = info.path
             quiet = quiet and info.last_modified < settled_before

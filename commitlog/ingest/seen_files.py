@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import math
 import struct
 import zlib
 
@@ -105,12 +106,18 @@ class SeenFiles:
             value = _VALUE.pack(_short(file.etag), file.modified, self._rows)
             self._known[_digest(file.path)] = value
 
-    def look(self, file: File) -> Seen:
-        """Return whether this or another version of `file` was handed out."""
+    def look(self, file: File, *, watermark: float = -math.inf) -> Seen:
+        """Return whether this or another version of `file` was handed out.
+
+        A version that was modified before `watermark`, that of the path, is forgotten, though it may
+        still be in memory.
+        """
         value = self._known.get(_digest(file.path))
         if value is None:
             return Seen.NO
         etag, modified, _ = _VALUE.unpack(value)
+        if modified < watermark:
+            return Seen.NO
         if etag != _short(file.etag):
             return Seen.OTHER
         return Seen.AGAIN if file.modified > modified else Seen.YES

@@ -11,7 +11,7 @@ from commitlog.errors import ConfigurationError
 from commitlog.ingest.path_filter import PathFilter
 from commitlog.paths import check_prefix
 
-__all__ = ["Changed", "IngestSettings", "Missing", "Remember", "Starting", "Unreadable"]
+__all__ = ["Changed", "Clean", "IngestSettings", "Missing", "Remember", "Starting", "Unreadable"]
 
 #: Policy for an object whose content has changed since it was read or listed.
 Changed: TypeAlias = Literal["again", "ignore", "fail"]
@@ -19,6 +19,8 @@ Changed: TypeAlias = Literal["again", "ignore", "fail"]
 Missing: TypeAlias = Literal["fail", "skip"]
 #: Policy for content that cannot be read.
 Unreadable: TypeAlias = Literal["quarantine", "fail"]
+#: What happens to objects after they were delivered.
+Clean: TypeAlias = Literal["off", "delete", "archive"]
 #: The objects that are remembered after they were handed out: those in the grace window, or all.
 Remember: TypeAlias = Literal["window", "everything"]
 #: The objects to read: all, those modified since the first start, or since a time in epoch seconds.
@@ -110,6 +112,12 @@ class IngestSettings:
         changed: see `Changed`; values other than ``again`` require ``remember="everything"``.
         missing: see `Missing`.
         unreadable: see `Unreadable`.
+        clean: see `Clean` and `commitlog.ingest.cleaner`. Only files that are planned while it is on are
+            cleaned.
+        clean_delay: in seconds; how long after the commit of an epoch its files are cleaned, at the
+            earliest.
+        archive: prefix of the paths of archived objects in the whole store, of which `prefix` may be in
+            a part that was opened by its own URL.
     """
 
     source: str = field(validator=_check_source)
@@ -128,6 +136,9 @@ class IngestSettings:
     changed: Changed = field(default="again", validator=_one_of(Changed))
     missing: Missing = field(default="fail", validator=_one_of(Missing))
     unreadable: Unreadable = field(default="fail", validator=_one_of(Unreadable))
+    clean: Clean = field(default="off", validator=_one_of(Clean))
+    clean_delay: float = field(default=0.0, validator=_at_least(0))
+    archive: str = field(default="", converter=check_prefix)
 
     def __attrs_post_init__(self) -> None:
         if self.changed != "again" and self.remember != "everything":
@@ -135,6 +146,16 @@ class IngestSettings:
                 f"changed={self.changed!r} requires a record of every object that was ever read: set"
                 " remember='everything', or changed='again'"
             )
+        if (self.clean == "archive") != bool(self.archive):
+            raise ConfigurationError(
+                "clean='archive' needs the prefix of the archive, and nothing else has: give both, or"
+                " neither"
+            )
+
+    @property
+    def cleans(self) -> bool:
+        """Whether delivered files are deleted or archived."""
+        return self.clean != "off"
 
     @property
     def tail_limit(self) -> int | None:

@@ -17,7 +17,8 @@ from commitlog._util.bin_packing import packed
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import CommitError, OutcomeUnknown, StateMismatch
+from commitlog.errors import CommitError, Conflict, OutcomeUnknown, StateMismatch, Unavailable
+from commitlog.ingest.cleaning_queue import CleaningQueue
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.epoch_builder import Limits
 from commitlog.ingest.files import Partition
@@ -78,6 +79,7 @@ class Ingest:
         self.settings = settings
         self.state = StateTable(table, settings.source, new_id=new_id)
         self._clock = SystemClock() if clock is None else clock
+        self._cleaning = CleaningQueue(table, settings.source, new_id=new_id)
         self._planner = Planner(store, settings, splits=splits, clock=self._clock)
         self._backoff = Backoff() if backoff is None else backoff
         self._claim = new_id()
@@ -159,8 +161,8 @@ class Ingest:
             slice_cost: cost of opening a file, as the bytes that could be read in the same time.
 
         Raises:
-            StateMismatch: these epochs do not exist, are not kept any more, or another query reads the
-                source.
+            StateMismatch: these epochs do not exist, are not kept any more, their files are cleaned, or
+                another query reads the source.
         """
         source = self.settings.source
         begin = Offset.from_json(start, source=source)
@@ -168,6 +170,7 @@ class Ingest:
         if until.epoch <= begin.epoch:
             return []
         self._take(until)
+        self._check_not_cleaned(begin, until)
         found: list[Partition] = []
         for epoch in range(begin.epoch + 1, until.epoch + 1):
             slices = self.state.slices(epoch)
@@ -190,7 +193,24 @@ class Ingest:
         return self._counters
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Do nothing: a request for the epoch after `end` implies that `end` is done."""
+        """Record that the query has committed all epochs up to `end`, so that files can be cleaned.
+
+        It does nothing if the source does not clean: a request for the epoch after `end` implies that
+        `end` is done. If the commit cannot be recorded now, the next one is recorded instead.
+
+        Raises `StateMismatch` as `latest_offset` does.
+        """
+        until = Offset.from_json(end, source=self.settings.source)
+        if not self.settings.cleans or not until.epoch:
+            return
+        with suppress(Unavailable, OutcomeUnknown, Conflict):
+            state = self._read_state()
+            self._check(state, until)
+            for _ in self._backoff.attempts(self._clock):
+                commits = self._cleaning.commits(state.born)
+                after = commits.with_commit(until.epoch, self._planner.now())
+                if after is commits or self._cleaning.replace(after):
+                    return
 
     # inside
 
@@ -225,6 +245,19 @@ class Ingest:
             f"source {start.source!r} is read by a query with another checkpoint: use a separate source"
             " id for each query"
         )
+
+    def _check_not_cleaned(self, begin: Offset, until: Offset) -> None:
+        """Raise `StateMismatch` if files of the epoch after `begin` may be cleaned."""
+        if not self.settings.cleans:
+            return
+        cleaned = self._cleaning.commits(until.born).cleaned
+        if begin.epoch < cleaned:
+            raise StateMismatch(
+                f"the checkpoint of source {begin.source!r} is at epoch {begin.epoch}, but the query had"
+                f" committed epoch {cleaned}, and the files up to it were cleaned: restore a later"
+                " checkpoint; or restore the files, run `commitlog ingest reset`, and restart with a new"
+                " checkpoint directory"
+            )
 
     def _take(self, until: Offset) -> None:
         """Make the query with this offset the owner of the source."""
@@ -275,7 +308,9 @@ class Ingest:
         self._counters = self._counters.with_plan(plan, self._clock.monotonic() - begun)
         if not plan.needed:
             return state
-        written = self.state.advance(state, plan.state, rows=plan.rows, remove=plan.remove)
+        written = self.state.advance(
+            state, plan.state, rows=plan.rows, queued=plan.queued, remove=plan.remove
+        )
         if written is not None:
             for row in plan.rows:
                 seen_files.add(row)

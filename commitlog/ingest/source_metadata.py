@@ -131,5 +131,8 @@ _CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "changed": text,
         "missing": text,
         "unreadable": text,
+        "clean": text,
+        "clean_delay": moment,
+        "archive": text,
     }
 )

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from commitlog._util.ids import random_id
 from commitlog.errors import OutcomeUnknown, StateMismatch, TransactionCanceled
+from commitlog.ingest.cleaning_queue import QueuedFiles
 from commitlog.ingest.files import Slice
 from commitlog.ingest.quarantine import PROBLEMS, WANTED, wanted_slice
 from commitlog.ingest.rows import ROWS, Row, epoch_prefix
@@ -67,7 +68,13 @@ class StateTable:
                 raise
 
     def advance(
-        self, old: SourceState, new: SourceState, *, rows: Sequence[Row] = (), remove: Sequence[str] = ()
+        self,
+        old: SourceState,
+        new: SourceState,
+        *,
+        rows: Sequence[Row] = (),
+        queued: Sequence[QueuedFiles] = (),
+        remove: Sequence[str] = (),
     ) -> SourceState | None:
         """Replace `old` with `new`, add rows, and remove items by their range keys: all or nothing.
 
@@ -78,6 +85,7 @@ class StateTable:
         written = evolve(new, revision=old.revision + 1, change_id=self._new_id())
         writes: list[Write] = [Put(written.to_item(), old.unchanged())]
         writes += [Put(row.to_item(self.source)) for row in rows]
+        writes += [Put(row.to_item(self.source)) for row in queued]
         writes += [Delete(Key(self.source, range)) for range in remove]
         try:
             self._table.transact(writes)
@@ -117,6 +125,11 @@ class StateTable:
         """Return up to `most` slices to retry, with the range keys of their rows."""
         page = self._table.query_page(self.source, start_after=WANTED, limit=most)
         return [(str(item["item"]), wanted_slice(item)) for item in page.items]
+
+    def all_wanted(self) -> Iterator[Slice]:
+        """Yield all slices to retry."""
+        for item in self._rows(WANTED, WANTED):
+            yield wanted_slice(item)
 
     def problems(self, most: int) -> int:
         """Return the number of slices that could not be read and were not handed out again.

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mutation.ingest_cleaning import INGEST_CLEANING
 from mutation.ingest_epochs import INGEST_EPOCHS
 from mutation.ingest_listing import INGEST_LISTING
 from mutation.lease_acquire import LEASE_ACQUIRE
@@ -37,7 +38,7 @@ GROUPS: Mapping[str, tuple[Mutant, ...]] = {
     "Native conditions": NATIVE,
     "Outputs": (*OUTPUT_DECISIONS, *OUTPUT_COMMITS),
     "Operation logs": OPLOG,
-    "Sources": (*INGEST_LISTING, *INGEST_EPOCHS),
+    "Sources": (*INGEST_LISTING, *INGEST_EPOCHS, *INGEST_CLEANING),
     "Namespaces": (*NAMESPACE_NAMES, *NAMESPACE_MOVES, *NAMESPACE_BINDINGS, *NAMESPACE_MAINTENANCE),
 }
 

@@ -6,11 +6,12 @@ The commands need only the state table, because the query of a source stores its
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from attrs import evolve
+from attrs import asdict, evolve
 
 from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.exit_status import Exit, message_of, print_error, status_of
@@ -30,13 +31,16 @@ from commitlog.clock import SystemClock
 from commitlog.errors import CommitError, ConfigurationError, NotFound, PreconditionFailed, TableNotFound
 from commitlog.ingest import (
     INGEST_SCHEMA,
+    Cleaner,
     IngestAdmin,
     IngestSettings,
     SourceMetadata,
     StateTable,
+    place_to_clean,
     sources,
 )
 from commitlog.ingest.source_state import SourceState
+from commitlog.urls import parse_store_url
 
 if TYPE_CHECKING:
     from commitlog.tables.api import Table
@@ -247,6 +251,43 @@ def retry(
             click.echo("nothing to retry", err=True)
 
 
+@ingest.command(short_help="Delete or archive delivered files.")
+@click.argument("source", required=False)
+@_state_option
+@_input_option
+@json_option
+@table_options
+def clean(connection: Connection, source: str | None, state: str, input: str | None, json: bool) -> None:
+    """Delete or archive the files of SOURCE that are due, as its query does with cleanSource.
+
+    A file is due when its batch is committed, and the time cleanDelay has passed since. A newer version
+    of it stays. Files with data that could not be read stay. The query may run meanwhile.
+
+    \b
+    Example:
+      commitlog ingest clean --state dynamodb://ingest
+    """
+    table = connection.open_table(state, INGEST_SCHEMA)
+    name = _one(table, source)
+    metadata = StateTable(table, name).metadata()
+    settings = _settings(name, metadata)
+    if not settings.cleans:
+        raise ConfigurationError(f"the query of source {name!r} does not clean: set its cleanSource")
+    url, below = place_to_clean(parse_store_url(_input_url(name, metadata, input)), settings)
+    cleaner = Cleaner(connection.open(url), table, settings, below=below)
+    total: Counter[str] = Counter()
+    more = True
+    while more:
+        cleaned = asdict(cleaner.clean())
+        more = cleaned.pop("more")
+        total.update(cleaned)
+    if json:
+        print_json({"source": name, **total})
+    else:
+        what = "archived" if settings.archive else "deleted"
+        click.echo(f"{total['files']} {what}, {total['gone']} gone, {total['kept']} kept")
+
+
 @ingest.command(short_help="Delete the state of a source.")
 @click.argument("source", required=False)
 @_state_option
@@ -339,12 +380,17 @@ def _settings(source: str, metadata: SourceMetadata | None) -> IngestSettings:
 
 def _with_input(connection: Connection, table: Table, source: str, input: str | None) -> IngestAdmin:
     metadata = StateTable(table, source).metadata()
+    url = _input_url(source, metadata, input)
+    return IngestAdmin(connection.open_store(url), table, _settings(source, metadata))
+
+
+def _input_url(source: str, metadata: SourceMetadata | None, input: str | None) -> str:
     url = metadata.url if input is None and metadata is not None else input
     if url is None:
         raise ConfigurationError(
             f"the state of source {source!r} does not contain the URL of its objects: give --input URL"
         )
-    return IngestAdmin(connection.open_store(url), table, _settings(source, metadata))
+    return url
 
 
 # -- errors ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ See ``docs/ingest.md``. The modules, in the order in which a query passes them:
 
 * `source`: the format, which Spark calls, and the inference of columns; `options`: its options
 * `reader`: the streaming reader, on the driver and in tasks; the rules are in `commitlog.ingest`
+* `cleaning`: the deletion or archiving of delivered files, in a thread next to the reader
 * `columns`: the columns of rows, from the content of files, their paths and their metadata
 * `progress`: a listener and metrics for the progress of queries
 

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from commitlog.errors import ConfigurationError
 from commitlog.ingest import INGEST_SCHEMA, IngestSettings, PathFilter
-from commitlog.ingest.settings import Starting
+from commitlog.ingest.settings import Clean, Starting
 from commitlog.ingest.source import PARTITION_BYTES
 from commitlog.spark.files import INPUT_FORMATS, InputFormat, NewColumns
 from commitlog.spark.options import OptionReader, connection_names, locate_store, locate_table
@@ -29,9 +29,10 @@ __all__ = ["IngestOptions", "default_state"]
 _LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "sliceBytes", "listLimit")
 _WHICH = ("glob", "pathGlobFilter", "hiddenFiles", "startingFrom", "ordered")
 _KNOWN = ("source", "grace", "remember")
+_CLEANING = ("cleanSource", "sourceArchiveDir", "cleanDelay")
 _POLICIES = ("changed", "missing", "unreadable", "newColumns")
 _COLUMNS = ("fileFormat", "metadata", "rescuedColumn", "sampleFiles", "partitionBytes")
-_OWN = (*connection_names("state"), *_LIMITS, *_WHICH, *_KNOWN, *_POLICIES, *_COLUMNS)
+_OWN = (*connection_names("state"), *_LIMITS, *_WHICH, *_KNOWN, *_CLEANING, *_POLICIES, *_COLUMNS)
 
 # Characters of a glob. A question mark is not one of them: it begins the options of a URL.
 _GLOB = re.compile(r"[*{\[]")
@@ -191,6 +192,9 @@ def _check_state_place(url: Url, state: Url, names: PathFilter) -> None:
 def _settings(options: OptionReader, url: Url, glob: str | None) -> IngestSettings:
     local = url.scheme == "file"
     place = str(Url(scheme=url.scheme, name=url.name, prefix=url.prefix))
+    clean = options.choice("cleanSource", get_args(Clean))
+    if clean != "archive" and options.get("sourceArchiveDir"):
+        raise ConfigurationError("option sourceArchiveDir goes with cleanSource=archive")
     values = {
         "max_files": options.count("maxFilesPerTrigger"),
         "max_bytes": options.size("maxBytesPerTrigger"),
@@ -201,6 +205,9 @@ def _settings(options: OptionReader, url: Url, glob: str | None) -> IngestSettin
         "changed": options.get("changed"),
         "missing": options.get("missing"),
         "unreadable": options.get("unreadable"),
+        "clean": clean,
+        "clean_delay": options.seconds("cleanDelay"),
+        "archive": _archive(options, url) if clean == "archive" else None,
         # A file that is moved into a directory keeps its old time.
         "remember": options.get("remember") or ("everything" if local else None),
     }
@@ -211,8 +218,26 @@ def _settings(options: OptionReader, url: Url, glob: str | None) -> IngestSettin
         ),
         starting_from=_starting(options.get("startingFrom") or "all"),
         ordered=options.flag("ordered"),
-        **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
+        **{name: value for name, value in values.items() if value is not None},
     )
+
+
+def _archive(options: OptionReader, url: Url) -> str:
+    """Return the prefix of archived objects in the bucket, or in the directory that is read."""
+    place = options.get("sourceArchiveDir")
+    if not place:
+        raise ConfigurationError("cleanSource=archive needs sourceArchiveDir, the place of the archive")
+    archive = parse_store_url(place)
+    below = archive.prefix
+    if url.scheme == "file" == archive.scheme:
+        below = os.path.relpath(archive.name, url.name).replace(os.sep, "/")
+    same = archive.scheme == url.scheme and (archive.name == url.name or url.scheme == "file")
+    if not same or below in ("", ".") or below.split("/")[0] == os.pardir:
+        where = "below the directory that is read" if url.scheme == "file" else f"in s3://{url.name}"
+        raise ConfigurationError(
+            f"sourceArchiveDir is {place!r}, and must be a directory {where}, such as '_archive' there"
+        )
+    return f"{below}/"
 
 
 def _starting(text: str) -> Starting:

@@ -25,6 +25,7 @@ from commitlog.errors import ConfigurationError
 from commitlog.ingest import Fetch, Ingest, Pinned, Quarantine, Slice, SourceMetadata
 from commitlog.ingest.source import SLICE_COST
 from commitlog.spark.files import combine_batches
+from commitlog.spark.ingest.cleaning import BackgroundCleaner
 from commitlog.spark.ingest.columns import RowBuilder
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.tasks import freeze_gc
@@ -53,6 +54,7 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: Ingest | None = None
         self._connections = ExitStack()
         self._latest: dict[str, Any] | None = None
+        self._cleaner: BackgroundCleaner | None = None
 
     # on the driver
 
@@ -78,6 +80,8 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._latest is None:
             self._describe()
         self._latest = latest
+        if latest == start and self._options.settings.cleans:
+            self._cleaning.begin(idle=True)
         return latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -96,10 +100,16 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(each) for each in found]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """See `Ingest.commit`."""
+        """See `Ingest.commit`. Clean in the background what is due.
+
+        Raises the error of the last cleaning, unless it may be gone at the next one.
+        """
+        self._ingest.commit(end)
+        if self._options.settings.cleans:
+            self._cleaning.begin()
 
     def stop(self) -> None:
-        """Close the connections."""
+        """End the cleaning after its current step, and close the connections."""
         self._connections.close()
 
     @property
@@ -110,6 +120,12 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             table = self._connections.enter_context(options.opened_table())
             self._opened = Ingest(store, table, options.settings, splits=options.input.splits)
         return self._opened
+
+    @property
+    def _cleaning(self) -> BackgroundCleaner:
+        if self._cleaner is None:
+            self._cleaner = self._connections.enter_context(BackgroundCleaner(self._options))
+        return self._cleaner
 
     def _describe(self) -> None:
         """Store the settings of the query for operators, once the query has claimed the source."""

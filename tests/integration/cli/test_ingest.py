@@ -401,3 +401,19 @@ def test_on_s3_and_dynamodb(ministack: Ministack) -> None:
     families(site.run("status", "--openmetrics").stdout)
     assert site.lines("reset", "--yes")[0]["source"] == "events"
     assert site.run("status").exit_code == 1
+
+
+def test_clean_deletes_what_is_due(site: Site) -> None:
+    """Only files of committed batches, and none with data that could not be read."""
+    for path, body in {"a": b"1", "b": b"1234", "c": b"12"}.items():
+        site.put(path, body)
+    settings: dict[str, Any] = {"max_files": 1, "remember": "everything"}
+    site.batch("off", **settings)
+    assert "set its cleanSource" in site.run("clean", "off").stderr
+    for _ in range(3):
+        site.batch("events", bad="b", clean="archive", archive="_old/", **settings)
+    site.put("a", b"another")
+    assert site.lines("clean", "events") == [{"source": "events", "files": 1, "gone": 0, "kept": 2}]
+    assert site.run("clean", "events").stdout == "0 archived, 0 gone, 0 kept\n"
+    with closing(open_store(site.input)) as store:
+        assert [info.path for info in store.list()] == ["_old/c", "a", "b"]

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from commitlog.clock import SystemClock
-from commitlog.errors import InvalidPath
-from commitlog.ingest import INGEST_SCHEMA, IngestAdmin, IngestSettings, PathFilter, Slice
+from commitlog.connect import connect
+from commitlog.errors import InvalidPath, NotSupported
+from commitlog.ingest import (
+    INGEST_SCHEMA,
+    Cleaner,
+    IngestAdmin,
+    IngestSettings,
+    PathFilter,
+    Slice,
+    place_to_clean,
+)
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
+from commitlog.urls import parse_store_url
 from support.ingest import Checkpoint, Engine
 from support.servers import Ministack
 
@@ -104,6 +116,61 @@ def test_objects_of_a_bucket_are_read_once(
         opened.close()
 
     run(store, table, put)
+
+
+def clean(place: str, table: Table, **options: str) -> list[str]:
+    """Deliver three objects below `place`, put a new version of one, and clean; return what is left.
+
+    Two cleaners work at once.
+    """
+    settings = IngestSettings(source="clean", remember="everything", clean="archive", archive="_old/x/")
+    url = parse_store_url(place).with_options(options)
+    whole, below = place_to_clean(url, settings)
+    with closing(open_store(url)) as store, closing(connect(whole, commit="native")) as opened:
+        for path in ("a", "in/ü %2F.json", "in/c"):
+            store.put(path, b"12")
+        engine = Engine(store=store, table=table, settings=settings, clock=SystemClock())
+        engine.drain()
+        store.put("a", b"newer")
+        with ThreadPoolExecutor(2) as executor:
+            cleaners = [Cleaner(opened, table, settings, below=below) for _ in range(2)]
+            found = list(executor.map(lambda cleaner: cleaner.clean(), cleaners))
+        assert sum(each.files for each in found) >= 2
+        assert {path for path, _, _ in engine.checkpoint.records} == {"a", "in/ü %2F.json", "in/c"}
+        assert engine.drain() == 1
+        assert store.get("a").data == b"newer"
+        return [info.path for info in opened.object_store.list()]
+
+
+def test_files_of_a_directory_are_archived(tmp_path: Path) -> None:
+    """The archive is a hidden directory of the input."""
+    table = open_table(f"sqlite:///{tmp_path}/state.db", INGEST_SCHEMA)
+    table.create()
+    assert clean(f"{tmp_path}/in", table) == ["_old/x/in/c", "_old/x/in/ü %2F.json", "a"]
+    table.close()
+
+
+@pytest.mark.servers
+def test_objects_of_a_bucket_are_archived_or_refused(
+    ministack: Ministack, request: pytest.FixtureRequest
+) -> None:
+    """Servers that ignore the condition of a deletion, or cannot be trusted with it, are found out."""
+    table = open_table(f"dynamodb://{ministack.new_table_name()}", INGEST_SCHEMA, **ministack.options)
+    table.create()
+    done = 0
+    for kind in ("ministack", "seaweedfs"):
+        server = request.getfixturevalue(kind)
+        bucket = server.new_bucket()
+        try:
+            left = clean(f"s3://{bucket}/below", table, **server.options)
+        except NotSupported:
+            continue
+        finally:
+            IngestAdmin(None, table, IngestSettings(source="clean")).reset()
+        done += 1
+        assert left == ["_old/x/below/in/c", "_old/x/below/in/ü %2F.json", "below/a"]
+    assert done
+    table.close()
 
 
 @pytest.mark.servers

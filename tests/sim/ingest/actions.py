@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from commitlog.errors import Conflict, InputChanged, OutcomeUnknown, StateMismatch, Unavailable
+from commitlog.errors import (
+    Conflict,
+    InputChanged,
+    InputMissing,
+    OutcomeUnknown,
+    StateMismatch,
+    Unavailable,
+)
 from support.ingest import Stop
 
 if TYPE_CHECKING:
     from sim.ingest.world import IngestWorld
 
-__all__ = ["Upload", "run_query"]
+__all__ = ["Upload", "run_cleaner", "run_query"]
 
 #: Errors that end a run of the query. Its driver then starts it again.
-_FAILURES = (Unavailable, Conflict, OutcomeUnknown, Stop, StateMismatch, InputChanged)
+_FAILURES = (Unavailable, Conflict, OutcomeUnknown, Stop, StateMismatch, InputChanged, InputMissing)
 
 
 @frozen
@@ -60,6 +67,26 @@ def run_query(
                         world.missed += world.missing(existing)
                         break
                 return
+            except _FAILURES as error:
+                world.report(node, type(error).__name__)
+
+    return program
+
+
+def run_cleaner(
+    world: IngestWorld, name: str, *, steps: int, every: float, most: int
+) -> Callable[[], None]:
+    """Return the program of a cleaner; see `IngestWorld.start_cleaner` for the arguments."""
+    node = world.nodes[name]
+
+    def program() -> None:
+        cleaner = world.cleaner(name)
+        for number in range(steps):
+            if number:
+                node.clock.sleep(every)
+            try:
+                cleaned = cleaner.clean(most=most)
+                world.report(node, "cleaned" if cleaned.files else "nothing cleaned")
             except _FAILURES as error:
                 world.report(node, type(error).__name__)
 

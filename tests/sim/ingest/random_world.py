@@ -16,7 +16,7 @@ GRACE = 10.0
 
 
 def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-    """Build a world of one to three drivers and a bucket into which objects are put."""
+    """Build a world of a bucket that is filled, one to three drivers, and up to two cleaners."""
 
     draw = Draw(choices)
 
@@ -37,6 +37,9 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         slice_bytes=draw("slice", (1, 3)),
         list_limit=draw("limit", (None, 1, 3)),
         remember=draw("remember", ("window", "window", "everything")),
+        clean=(clean := draw("clean", ("off", "delete", "archive"))),
+        archive="_old/" if clean == "archive" else "",
+        clean_delay=draw("clean delay", (0.0, 3.0)),
     )
     uploads = []
     at = 0.0
@@ -50,16 +53,21 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
     def clock() -> ClockSkew:
         return ClockSkew(rate=draw("rate", (1.0, 0.9, 1.1)), offset=draw("offset", (0.0, -5e4, 5e4)))
 
+    drivers, cleaners = draw("drivers", ("A", "AB", "ABC")), draw("cleaners", ("X", "XY"))
     world = IngestWorld(
         simulation,
-        nodes={name: clock() for name in draw("drivers", ("A", "AB", "ABC"))},
+        nodes={name: clock() for name in (*drivers, *cleaners)},
         settings=settings,
         uploads=uploads,
         splits=draw("splits", (False, True)),
         store=ClockSkew(offset=draw("store", (0.0, 300.0))),
         backoff=seeded_backoff(draw("jitter", range(100)), base=0.1, cap=1.0, tries=4),
     )
-    for name in world.nodes:
+    for name in drivers:
         every = draw("every", (0.05, 1.0, GRACE / 2))
         world.start(name, batches=draw("batches", (3, 10)), every=every, lives=10)
+    if settings.cleans:
+        for name in cleaners:
+            every = draw("clean every", (0.3, GRACE))
+            world.start_cleaner(name, steps=10, every=every, most=draw("most", (1, 5)))
     return simulation, world.judge

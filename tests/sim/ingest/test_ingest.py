@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from commitlog.ingest import IngestSettings
 from commitlog.testing.sim import Fault
@@ -22,6 +23,7 @@ from worlds import run_seeds
 
 _ONE_AT_A_TIME = IngestSettings(source="s", grace=GRACE, max_files=1)
 _EVERYTHING = tuple(Fault)
+_DELETING = evolve(_ONE_AT_A_TIME, clean="delete", missing="skip")
 
 
 def ingest_case(*, uploads: Sequence[Upload], options: Mapping[str, Any] = {}, **arguments: Any) -> Case:
@@ -87,9 +89,60 @@ SMALL = [
         faults=(Fault.PAUSED,),
         expected=("batch",),
     ),
+    ingest_case(
+        name="a driver and a cleaner, old files, any fault",
+        programs={"A": {"batches": 2, "every": 2.0}, "C": {"steps": 2, "every": 2.0, "after": 5.0}},
+        uploads=[Upload("a", age=60), Upload("b", age=60)],
+        faults=_EVERYTHING,
+        expected=("batch", "cleaned", "nothing cleaned"),
+        options={"settings": _DELETING},
+    ),
+    ingest_case(
+        name="a driver and a cleaner, a new version",
+        programs={"A": {"batches": 2, "every": 2.0}, "C": {"steps": 1, "after": 3.0}},
+        uploads=[Upload("a", age=60), Upload("b", age=60), Upload("a", at=3.0, size=2)],
+        faults=(Fault.DELAYED,),
+        expected=("batch", "cleaned", "nothing cleaned"),
+        options={"settings": _DELETING},
+    ),
+    ingest_case(
+        name="a driver and two cleaners, an archive, a pause, a crash or a lost answer",
+        programs={
+            "A": {"batches": 2, "every": 1.0},
+            "C": {"steps": 1, "after": 3.0},
+            "D": {"steps": 1, "after": 6.0},
+        },
+        uploads=[Upload("a", age=60), Upload("b", age=60), Upload("a", at=7.0, size=2)],
+        faults=(Fault.PAUSED, Fault.CRASHED, Fault.LOST_RESPONSE),
+        expected=("batch", "cleaned"),
+        options={"settings": evolve(_DELETING, clean="archive", archive="_old/")},
+    ),
 ]
 
 LARGE = [
+    ingest_case(
+        name="a zombie, its successor and a cleaner, a pause",
+        programs={
+            "A": {"batches": 2, "lives": 2},
+            "B": {"batches": 2, "lives": 1, "after": 2.0},
+            "C": {"steps": 2, "every": 2.0, "after": 3.0},
+        },
+        uploads=[Upload("a", age=60), Upload("b", age=60)],
+        faults=(Fault.PAUSED,),
+        expected=("batch", "cleaned"),
+        options={"settings": evolve(_DELETING, missing="fail")},
+    ),
+    ingest_case(
+        name="a driver and two cleaners at once",
+        programs={
+            "A": {"batches": 2, "every": 1.0},
+            "C": {"steps": 1, "after": 3.0},
+            "D": {"steps": 1, "after": 3.0},
+        },
+        uploads=[Upload("a", age=60), Upload("b", age=60)],
+        expected=("batch", "cleaned"),
+        options={"settings": evolve(_DELETING, clean="archive", archive="_old/")},
+    ),
     ingest_case(
         name="a zombie and its successor, two files, a pause or a crash",
         programs={"A": {"batches": 2}, "B": {"batches": 2, "after": 2.0}},

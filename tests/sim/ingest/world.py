@@ -15,8 +15,9 @@ from types import MappingProxyType
 from typing import Any
 
 from commitlog._util.retry import Backoff
+from commitlog.commit import ConditionalStore
 from commitlog.errors import InputUnreadable
-from commitlog.ingest import IngestAdmin, IngestSettings, Pinned, Slice
+from commitlog.ingest import Cleaner, IngestAdmin, IngestSettings, Pinned, Slice
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
     Choices,
@@ -29,7 +30,7 @@ from commitlog.testing.sim import (
     store_state,
     table_state,
 )
-from sim.ingest.actions import Upload, run_query
+from sim.ingest.actions import Upload, run_cleaner, run_query
 from sim.ingest.judge import check_delivered_once, drain, missing_bytes
 from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, world_builder
 from support.ingest import Bucket, Checkpoint, Engine, Record, records_of, state_table
@@ -127,6 +128,21 @@ class IngestWorld:
         program = run_query(self, name, batches=batches, every=every, lives=lives, finite=finite)
         self.nodes[name].start(program, restart=program, after=after)
 
+    def start_cleaner(
+        self, name: str, *, steps: int, every: float = 1.0, most: int = 1, after: float = 0.0
+    ) -> None:
+        """Start a cleaner on the node of that name.
+
+        Args:
+            name: the name of the node.
+            steps: number of its steps.
+            every: seconds between two steps.
+            most: most files of a step.
+            after: the start time in seconds.
+        """
+        program = run_cleaner(self, name, steps=steps, every=every, most=most)
+        self.nodes[name].start(program, restart=program, after=after)
+
     def judge(self) -> Counter[str]:
         """Raise `AssertionError` if a run that has ended is wrong; return `outcomes`."""
         check_ended(self.nodes)
@@ -175,6 +191,19 @@ class IngestWorld:
             decode=self._decode,
             code=self._code,
         )
+
+    def cleaner(self, name: str) -> Cleaner:
+        """Return a cleaner in a new process of the node of that name."""
+        node = self.nodes[name]
+        store = ConditionalStore(
+            SimulatedStore(node, self.bucket),
+            mode="native",
+            clock=node.clock,
+            backoff=self._backoff(name),
+            new_id=node.new_id,
+        )
+        table = SimulatedTable(node, self.table)
+        return self._code(Cleaner)(store, table, self.settings, clock=node.clock, new_id=node.new_id)
 
     def report(self, node: Node, outcome: str) -> None:
         """Record the outcome of a call."""
@@ -229,16 +258,23 @@ def world_of(
     """Return a world for `explore`.
 
     Args:
-        programs: the arguments of `IngestWorld.start` for each driver, by the node's name.
+        programs: the arguments of `IngestWorld.start` for each driver, by the node's name, or those of
+            `IngestWorld.start_cleaner`, which have ``steps``.
         simulation: makes the simulation, with its faults.
         clocks: the clocks of nodes that are not correct.
         outcomes: a counter to which the outcomes of all completed runs are added.
         options: those of `IngestWorld`, except `nodes`.
     """
 
+    def start(world: IngestWorld, name: str) -> None:
+        if "steps" in programs[name]:
+            world.start_cleaner(name, **programs[name])
+        else:
+            world.start(name, **programs[name])
+
     return world_builder(
         partial(IngestWorld, **options),
-        lambda world, name: world.start(name, **programs[name]),
+        start,
         nodes=programs,
         simulation=simulation,
         clocks=clocks,

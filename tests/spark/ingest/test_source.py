@@ -213,6 +213,19 @@ def test_batches_are_limited_and_counted(spark: SparkSession, tmp_path: Path) ->
     ]
 
 
+def test_committed_files_are_archived(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark commits a batch when the next one begins."""
+    archive = tmp_path / "input" / "_old"
+    stream = Stream(tmp_path, {"cleanSource": "archive", "sourceArchiveDir": str(archive)})
+    stream.feed("1.json", {"a": 1})
+    stream.run(spark, "a INT")
+    stream.feed("2.json", {"a": 2})
+    stream.run(spark, "a INT")
+    assert [file.name for file in archive.iterdir()] == ["1.json"]
+    assert [file.name for file in stream.input.glob("*.json")] == ["2.json"]
+    assert [row["a"] for row in stream.rows(spark)] == [1, 2]
+
+
 @pytest.mark.servers
 def test_credentials_are_not_written_anywhere(
     spark: SparkSession, tmp_path: Path, ministack: Ministack, spark_logs: SparkLogs

@@ -41,6 +41,9 @@ SETTINGS_OF_S = IngestSettings(
     changed="ignore",
     missing="skip",
     unreadable="quarantine",
+    clean="archive",
+    clean_delay=14.0,
+    archive="_old/",
 )
 METADATA = SourceMetadata(url="s3://lake/p?region=eu-west-1", format="json", settings=SETTINGS_OF_S)
 

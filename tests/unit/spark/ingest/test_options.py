@@ -60,6 +60,9 @@ def test_all_settings() -> None:
             "changed": "fail",
             "missing": "skip",
             "unreadable": "quarantine",
+            "cleanSource": "archive",
+            "sourceArchiveDir": "s3a://landing/old/",
+            "cleanDelay": "7d",
             "newcolumns": "rescue",
             "metadata": "true",
             "partitionBytes": "1MiB",
@@ -81,9 +84,22 @@ def test_all_settings() -> None:
         changed="fail",
         missing="skip",
         unreadable="quarantine",
+        clean="archive",
+        clean_delay=7 * 86400.0,
+        archive="old/",
     )
     assert (options.new_columns, options.metadata, options.sample_files) == ("rescue", True, 3)
     assert options.partition_bytes == 2**20
+
+
+def test_the_archive_of_a_directory_is_below_it(tmp_path: Path) -> None:
+    """A file is moved within one store."""
+    given = {"path": f"{tmp_path}/in", "fileFormat": "binaryFile", "cleanSource": "archive"}
+    options = IngestOptions.parse({**given, "sourceArchiveDir": f"{tmp_path}/in/_old/x"})
+    assert (options.settings.clean, options.settings.archive) == ("archive", "_old/x/")
+    for outside in (f"{tmp_path}/old", f"{tmp_path}/in", f"{tmp_path}/in/.."):
+        with pytest.raises(ConfigurationError, match="below the directory that is read"):
+            IngestOptions.parse({**given, "sourceArchiveDir": outside})
 
 
 @pytest.mark.parametrize(
@@ -126,6 +142,13 @@ def test_a_glob_in_the_path(path: str, url: str, glob: str) -> None:
         ({"header": "true"}, "unknown option 'header'"),
         ({"rescuedColumn": "rest"}, "newColumns=rescue"),
         ({"maxFilesPerTrigger": "9" * 5000}, "maxFilesPerTrigger"),
+        ({"cleanSource": "move"}, "cleanSource"),
+        ({"cleanSource": "archive"}, "needs sourceArchiveDir"),
+        ({"sourceArchiveDir": "s3://landing/old"}, "goes with cleanSource=archive"),
+        ({"cleanSource": "archive", "sourceArchiveDir": "s3://other/old"}, "in s3://landing"),
+        ({"cleanSource": "archive", "sourceArchiveDir": "s3://landing"}, "in s3://landing"),
+        ({"cleanSource": "archive", "sourceArchiveDir": "/old"}, "in s3://landing"),
+        ({"cleanDelay": "soon"}, "option cleanDelay"),
     ],
 )
 def test_wrong_values_are_refused(given: dict[str, str], said: str) -> None:

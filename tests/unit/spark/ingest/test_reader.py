@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadMaxFiles
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from commitlog.errors import ConfigurationError
+from commitlog.errors import ConfigurationError, NotSupported
+from commitlog.spark.ingest.cleaning import BackgroundCleaner
 from commitlog.spark.ingest.columns import RowBuilder
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.ingest.reader import IngestReader
@@ -68,3 +71,56 @@ def test_slices_are_refused_by_options_that_read_whole_files(
     finally:
         before.stop()
         after.stop()
+
+
+def test_a_reader_cleans_in_the_background(tmp_path: Path) -> None:
+    """What is committed is deleted or archived by the time that the reader stops."""
+    for name in ("a.bin", "b.bin"):
+        (tmp_path / name).write_bytes(b"x")
+    given = {
+        "path": f"{tmp_path}/",
+        "fileFormat": "binaryFile",
+        "state": f"sqlite://{tmp_path}/state.sqlite",
+        "pathGlobFilter": "*.bin",
+        "maxFilesPerTrigger": "1",
+        "cleanSource": "delete",
+    }
+    options = IngestOptions.parse(given)
+    with options.opened_table() as table:
+        table.create()
+    schema = StructType([StructField("content", BinaryType())])
+
+    def life(options: IngestOptions, start: dict[str, Any] | None = None) -> dict[str, Any]:
+        reader = IngestReader(options, RowBuilder(schema, "ignore", "_rescued"))
+        try:
+            start = reader.initialOffset() if start is None else start
+            end = reader.latestOffset(start, ReadMaxFiles(1))
+            if end != start:
+                reader.partitions(start, end)
+                reader.commit(end)
+        finally:
+            reader.stop()
+        return end
+
+    end = life(options)
+    assert [file.name for file in tmp_path.glob("*.bin")] == ["b.bin"]
+    archived = {**given, "cleanSource": "archive", "sourceArchiveDir": f"{tmp_path}/_old"}
+    end = life(IngestOptions.parse(archived), end)
+    assert [file.name for file in tmp_path.rglob("*.bin")] == ["b.bin"]
+    assert life(options, end) == end
+
+
+def test_an_error_of_the_cleaning_stops_the_query(tmp_path: Path) -> None:
+    """It is raised by the next commit, unless it may be gone by then."""
+
+    class Broken(BackgroundCleaner):
+        def _clean(self) -> None:
+            raise errors.pop()
+
+    errors: list[Exception] = [NotSupported("conditional delete")]
+    given = {"path": f"{tmp_path}/", "fileFormat": "binaryFile", "cleanSource": "delete"}
+    with Broken(IngestOptions.parse(given)) as cleaner:
+        cleaner.begin()
+        wait([cleaner._running])  # type: ignore[list-item]
+        with pytest.raises(NotSupported):
+            cleaner.begin()

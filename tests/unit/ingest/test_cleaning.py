@@ -1,0 +1,434 @@
+"""The cleaning of a source: what is deleted or archived, when, and what stays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from commitlog.commit import ConditionalStore
+from commitlog.errors import ConfigurationError, InputUnreadable, NotSupported, StateMismatch
+from commitlog.ingest import Cleaned, Cleaner, IngestAdmin, IngestSettings, Pinned, Slice, place_to_clean
+from commitlog.ingest.cleaning_queue import Commits
+from commitlog.stores.counting_store import CountingStore
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+from commitlog.urls import parse_store_url
+from support.ingest import Bucket, Checkpoint, Engine, Stop, records_of, state_table
+
+GRACE = 60.0
+
+
+class Recorder:
+    """Counts the requests by their names."""
+
+    def __init__(self, requests: Counter[str]) -> None:
+        self._requests = requests
+
+    def request(self, kind: str, call: Callable[[], Any], **more: int) -> Any:
+        """Count a request."""
+        self._requests[kind] += 1
+        return call()
+
+    def add(self, kind: str, number: int = 1) -> None:
+        """Count requests."""
+        self._requests[kind] += number
+
+    def finish(self, call: Callable[[], Any]) -> Any:
+        """Wait for a request that was counted."""
+        return call()
+
+
+class Site:
+    """A source that cleans, with its bucket and its query. Files of paths in `bad` cannot be read."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.store = Bucket(clock=self.clock)
+        self.requests: Counter[str] = Counter()
+        self.table = state_table()
+        self.bad: set[str] = set()
+        chosen = {"source": "s", "grace": GRACE, "clean": "delete", "unreadable": "quarantine"}
+        self.settings = IngestSettings(**{**chosen, **settings})
+        self.checkpoint = Checkpoint()
+        self.cleaner = self.new_cleaner()
+
+    def new_cleaner(self) -> Cleaner:
+        """Return the cleaner of a new process."""
+        counted = CountingStore(self.store, Recorder(self.requests))
+        store = ConditionalStore(counted, mode="native", clock=self.clock)
+        return Cleaner(store, self.table, self.settings, clock=self.clock)
+
+    def engine(self, **options: Any) -> Engine:
+        """Return the query in a new process."""
+        return Engine(
+            store=self.store,
+            table=self.table,
+            settings=self.settings,
+            clock=self.clock,
+            checkpoint=self.checkpoint,
+            decode=self._decode,
+            **options,
+        )
+
+    def put(self, path: str, body: bytes = b"1") -> None:
+        """Put an object and let a second pass."""
+        self.store.put(path, body)
+        self.clock.advance(1)
+
+    def read(self) -> list[str]:
+        """Run the query to its end; return the paths of the files that it reads."""
+        before = len(self.checkpoint.sink)
+        self.engine().drain()
+        new = range(before, len(self.checkpoint.sink))
+        return [each.file.path for number in new for each in self.checkpoint.slices[number]]
+
+    def age(self) -> None:
+        """Let the grace window pass, and let the query find out."""
+        self.clock.advance(GRACE + 2)
+        assert self.read() == []
+
+    def paths(self) -> list[str]:
+        """Return the paths of all objects."""
+        return [info.path for info in self.store.list()]
+
+    def _decode(self, pinned: Pinned, slice: Slice) -> Any:
+        for number, batch in enumerate(records_of(pinned, slice)):
+            if number and slice.file.path in self.bad:
+                raise InputUnreadable("bad", offset=2 * number)
+            yield batch
+
+
+def test_delivered_files_are_deleted_once_their_time_says_that_they_are_known() -> None:
+    """Until then, a new upload with the same content could not be told from the delivered one."""
+    site = Site()
+    for path in "abc":
+        site.put(path)
+    assert site.read() == ["a", "b", "c"]
+    assert site.cleaner.clean() == Cleaned()
+    site.age()
+    site.put("d")
+    assert site.cleaner.clean() == Cleaned(files=3)
+    assert site.paths() == ["d"]
+    assert site.cleaner.clean() == Cleaned()
+    assert site.read() == ["d"]
+
+
+def test_if_everything_is_remembered_files_are_deleted_at_once() -> None:
+    """A new version with the same name is another file."""
+    site = Site(remember="everything")
+    site.put("a", b"1")
+    assert site.read() == ["a"]
+    assert site.cleaner.clean() == Cleaned(files=1)
+    site.put("a", b"22")
+    assert site.read() == ["a"]
+    assert site.cleaner.clean() == Cleaned(files=1)
+    assert site.paths() == []
+
+
+def test_a_batch_that_is_not_committed_is_not_cleaned() -> None:
+    """The epoch is planned, read and in the sink, but the query may still repeat the batch."""
+    site = Site(remember="everything")
+    site.put("a")
+    site.put("b")
+
+    def step(what: str) -> None:
+        if what == "commit":
+            raise Stop
+
+    with pytest.raises(Stop):
+        site.engine(step=step).drain()
+    assert site.cleaner.clean() == Cleaned()
+    site.read()
+    assert site.cleaner.clean() == Cleaned(files=2)
+
+
+def test_the_delay_begins_with_the_commit() -> None:
+    """A later commit does not postpone the cleaning of earlier epochs."""
+    site = Site(remember="everything", clean_delay=100.0)
+    site.put("a")
+    site.read()
+    site.clock.advance(50)
+    site.put("b")
+    site.read()
+    site.clock.advance(48)
+    assert site.cleaner.clean() == Cleaned()
+    site.clock.advance(2)
+    assert site.cleaner.clean() == Cleaned(files=1)
+    assert site.paths() == ["b"]
+    site.clock.advance(100)
+    assert site.cleaner.clean() == Cleaned(files=1)
+
+
+def test_a_newer_version_stays_and_is_read() -> None:
+    """The entry of the old version is dropped."""
+    site = Site()
+    site.put("a", b"1")
+    site.read()
+    site.age()
+    site.put("a", b"22")
+    assert site.cleaner.clean() == Cleaned(kept=1)
+    assert site.read() == ["a"]
+    site.age()
+    assert site.cleaner.clean() == Cleaned(files=1)
+
+
+def test_a_newer_version_with_the_same_content_stays() -> None:
+    """Where etags depend on the content alone, versions are told apart by their times."""
+    site = Site()
+    etag = site.store.put_at("a", b"1", site.clock.epoch(), etag='"same"')
+    site.read()
+    site.age()
+    site.store.put_at("a", b"1", site.clock.epoch(), etag=etag)
+    assert site.cleaner.clean() == Cleaned(kept=1)
+    assert site.read() == ["a"]
+
+
+def test_the_same_content_is_new_after_the_cleaning() -> None:
+    """The driver, which still has the deleted version in its memory, reads the new one."""
+    site = Site()
+    query = site.engine()
+    site.store.put_at("a", b"1", site.clock.epoch(), etag='"same"')
+    query.drain()
+    site.clock.advance(GRACE + 2)
+    query.drain()
+    assert site.cleaner.clean() == Cleaned(files=1)
+    site.store.put_at("a", b"1", site.clock.epoch(), etag='"same"')
+    assert query.drain() == 1
+    assert query.drain() == 0
+
+
+def test_an_upload_that_is_repeated_within_the_window_is_deleted_too() -> None:
+    """It is no new version, so it is not read, and its time is that of the last upload."""
+    site = Site()
+    site.store.put_at("a", b"1", site.clock.epoch(), etag='"same"')
+    assert site.read() == ["a"]
+    site.clock.advance(GRACE / 2)
+    site.store.put_at("a", b"1", site.clock.epoch(), etag='"same"')
+    assert site.read() == []
+    site.age()
+    site.put("b")
+    site.read()
+    assert site.cleaner.clean() == Cleaned(files=1, kept=1)
+    assert site.paths() == ["b"]
+
+
+def test_a_file_with_unreadable_data_stays_until_it_was_delivered() -> None:
+    """It is queued again with the epoch that delivers the rest."""
+    site = Site(remember="everything")
+    site.bad.add("a")
+    site.put("a", b"123456")
+    site.put("b")
+    site.read()
+    assert site.cleaner.clean() == Cleaned(files=1, kept=1)
+    site.bad.clear()
+    IngestAdmin(None, site.table, site.settings).retry()
+    assert site.cleaner.clean() == Cleaned()
+    assert site.read() == ["a"]
+    assert site.cleaner.clean() == Cleaned(files=1)
+    assert set(site.checkpoint.records.values()) == {1}
+
+
+def test_a_file_stays_while_a_slice_of_it_is_on_its_way() -> None:
+    """Its rest is to be read again: it waits for that, and then is in an epoch that is not committed."""
+    site = Site(remember="everything", clean_delay=10.0)
+    site.bad.add("a")
+    site.put("a", b"123456")
+    site.read()
+    site.bad.clear()
+    IngestAdmin(None, site.table, site.settings).retry()
+    site.clock.advance(20)
+    first = site.cleaner.clean()
+    assert first == Cleaned(kept=1)
+
+    site = Site(remember="everything", clean_delay=10.0)
+    site.bad.add("a")
+    site.put("a", b"123456")
+    site.read()
+    site.bad.clear()
+    IngestAdmin(None, site.table, site.settings).retry()
+    site.engine().source.latest_offset(site.checkpoint.log[-1])
+    site.clock.advance(20)
+    assert site.cleaner.clean() == Cleaned(kept=1)
+    site.read()
+    site.clock.advance(20)
+    assert site.cleaner.clean() == Cleaned(files=1)
+    assert set(site.checkpoint.records.values()) == {1}
+
+
+def test_a_file_that_is_cut_is_cleaned_after_its_last_slice() -> None:
+    """The epochs before have parts of it."""
+    site = Site(remember="everything", max_bytes=2, slice_bytes=2)
+    site.put("a", b"123456")
+    query = site.engine(splits=True)
+    for _ in range(2):
+        query.batch()
+        assert site.cleaner.clean() == Cleaned()
+    query.batch()
+    assert site.cleaner.clean() == Cleaned(files=1)
+
+
+def test_steps_are_limited_and_requests_counted() -> None:
+    """A step continues in the middle of a row. A file takes a HEAD and a DELETE."""
+    site = Site(remember="everything")
+    for number in range(10):
+        site.put(f"in/{number}")
+    site.read()
+    found = []
+    while (cleaned := site.cleaner.clean(most=4)).more:
+        found.append(cleaned.files)
+    found.append(cleaned.files)
+    assert found == [4, 4, 2]
+    assert site.requests == {"store_deletes": 10, "store_heads": 10 + len(found)}
+    assert site.cleaner.clean() == Cleaned()
+
+
+def test_another_cleaner_continues_after_a_crash() -> None:
+    """The row is still there, and some of its files are gone."""
+    site = Site(remember="everything")
+    for path in "abc":
+        site.put(path)
+    site.read()
+    assert site.cleaner.clean(most=2) == Cleaned(files=2, more=True)
+    assert site.new_cleaner().clean() == Cleaned(files=1, gone=2)
+    assert site.new_cleaner().clean() == Cleaned()
+
+
+def test_a_checkpoint_before_the_cleaned_epochs_is_refused() -> None:
+    """Its batches would find no files."""
+    site = Site(remember="everything")
+    for path in "abc":
+        site.put(path)
+        site.read()
+    first, second, third = site.checkpoint.log
+    source = site.engine().source
+    assert source.partitions(first, second)
+    assert site.cleaner.clean() == Cleaned(files=3)
+    with pytest.raises(StateMismatch, match="had committed epoch 3"):
+        source.partitions(first, second)
+    site.put("d")
+    end = source.latest_offset(third)
+    assert source.partitions(third, end)
+
+
+def test_a_reset_source_does_not_inherit_commits() -> None:
+    """A commit of the earlier source that arrives late says nothing about the new one."""
+    site = Site(remember="everything")
+    site.put("a")
+    site.read()
+    site.read()
+    zombie, end = site.engine().source, site.checkpoint.log[-1]
+    IngestAdmin(None, site.table, site.settings).reset()
+    site.checkpoint = Checkpoint()
+    source = site.engine().source
+    source.latest_offset(source.initial_offset())
+    with pytest.raises(StateMismatch):
+        zombie.commit(end)
+    assert site.cleaner.clean() == Cleaned()
+    assert site.read() == ["a"]
+    assert site.cleaner.clean() == Cleaned(files=1)
+
+
+def test_archived_files_keep_their_paths() -> None:
+    """A later version of a name gets a name of its own; nothing in the archive is replaced."""
+    site = Site(remember="everything", clean="archive", archive="_old/")
+    bodies = [b"1", b"22", b"333"]
+    for body in bodies:
+        site.put("in/a.json", body)
+        assert site.read() == ["in/a.json"]
+        assert site.cleaner.clean() == Cleaned(files=1)
+    first, *others = sorted(site.paths(), key=len)
+    assert first == "_old/in/a.json"
+    assert all(path.startswith("_old/in/a.") and path.endswith(".json") for path in others)
+    assert sorted(site.store.get(path).data for path in site.paths()) == sorted(bodies)
+
+
+def test_a_copy_that_was_made_before_a_crash_is_used() -> None:
+    """The cleaner died between the copy and the deletion."""
+    site = Site(remember="everything", clean="archive", archive="_old/")
+    for path in ("in/a", "in/b.c/d"):
+        site.put(path)
+    site.read()
+    info = site.store.head("in/a")
+    site.store.put_at("_old/in/a", b"1", info.last_modified, etag=info.etag)
+    site.store.put_at("_old/in/b.c/d", b"other", 1.0)
+    assert site.cleaner.clean() == Cleaned(files=2)
+    assert [path for path in site.paths() if not path.startswith("_old/in/b.c/d.")] == [
+        "_old/in/a",
+        "_old/in/b.c/d",
+    ]
+    assert len(site.paths()) == 3
+
+
+def test_an_archive_that_the_query_reads_is_refused() -> None:
+    """Each batch would make the next one."""
+    with pytest.raises(ConfigurationError, match=r"would read the archived object 'old/name'"):
+        Site(clean="archive", archive="old/")
+    site = Site(
+        remember="everything",
+        clean="archive",
+        archive="old/",
+        names=evolve(IngestSettings(source="s").names, name="*.json"),
+    )
+    site.put("a.json")
+    site.read()
+    with pytest.raises(ConfigurationError, match=r"'old/a.json'"):
+        site.cleaner.clean()
+    assert site.paths() == ["a.json"]
+    with pytest.raises(ConfigurationError, match="give both, or neither"):
+        IngestSettings(source="s", clean="archive")
+
+
+def test_a_store_that_does_not_enforce_the_condition_is_refused() -> None:
+    """Nothing is deleted. Only a probe can prove that a server enforces it."""
+    site = Site(remember="everything")
+    site.put("a")
+    site.read()
+    site.store.capabilities = evolve(MemoryStore.capabilities, enforced=False)
+    with pytest.raises(NotSupported):
+        site.new_cleaner().clean()
+    assert site.paths() == ["a"]
+
+
+def test_without_cleaning_nothing_is_queued() -> None:
+    """Files that were planned before cleaning was switched on stay."""
+    site = Site(remember="everything", clean="off")
+    site.put("a")
+    site.read()
+    assert site.cleaner.clean() == Cleaned()
+    site.settings = evolve(site.settings, clean="delete")
+    site.put("b")
+    site.read()
+    assert site.new_cleaner().clean() == Cleaned(files=1)
+    assert site.paths() == ["a"]
+
+
+def test_commits_are_thinned_out_to_later_ones() -> None:
+    """However many there are, an epoch is never due before its own commit."""
+    commits = Commits(born="")
+    for epoch in range(1, 1001):
+        commits = commits.with_commit(epoch, float(epoch))
+    assert len(commits.commits) <= 64
+    assert commits.committed == 1000
+    for time in range(1, 1001):
+        assert commits.due(time) <= time
+    assert commits.due(1000) == 1000
+    assert commits.due(999) >= 990
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"clean": "delete"}, ("s3://bucket/in/x", "")),
+        ({"clean": "archive", "archive": "old/"}, ("s3://bucket", "in/x/")),
+    ],
+)
+def test_the_archive_may_be_anywhere_in_the_bucket(settings: Any, place: tuple[str, str]) -> None:
+    """A cleaner that archives opens the whole bucket."""
+    url, below = place_to_clean(
+        parse_store_url("s3://bucket/in/x"), IngestSettings(source="s", **settings)
+    )
+    assert (str(url), below) == place
