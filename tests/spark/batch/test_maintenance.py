@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 import commitlog
 from commitlog.errors import ConfigurationError, NotSupported
-from commitlog.namespace import ImportReport, Namespace, PruneReport
+from commitlog.namespace import ImportReport, Namespace, PruneReport, TrashReport
 from commitlog.namespaces import create_namespace
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
@@ -104,11 +104,13 @@ def test_two_imports_run_at_once(place: Place, spark: SparkSession) -> None:
 
 
 def test_garbage_is_removed(place: Place, spark: SparkSession) -> None:
-    """Listed objects without a file, too."""
+    """First the trash is emptied. Listed objects without a file are removed, too."""
     for number in range(20):
-        place.lake.write(f"a/{number}", b"1")
+        place.lake.write(f"a/{number % 3}/{number}", b"1")
     place.lake.delete("a", recursive=True)
-    place.lake.maintenance.empty_trash()
+    metadata = place.options["metadata"]
+    swept = commitlog.spark.empty_trash(spark, LAKE, metadata=metadata, grace=0)
+    assert swept == TrashReport(files=20, directories=4)
     place.store.put(f"abc/abc{29 * '0'}", b"1")
     found = place.lake.maintenance.fsck(orphans=True, age=-1e9, grace=0).findings
     list(place.lake.maintenance.repair(found, dry_run=False, only=["orphan-object"]))
@@ -128,7 +130,7 @@ def lose_objects(place: Place) -> None:
     place.lake.bindings.bind("bound/", "bound", max_age=None)
 
 
-@pytest.mark.parametrize("few", [0, 100])
+@pytest.mark.parametrize("few", [0, pytest.param(100, marks=pytest.mark.all)])
 def test_lost_files_are_found_and_removed(place: Place, spark: SparkSession, few: int) -> None:
     """Whether each object is looked up, or the store is listed for that."""
     lose_objects(place)
@@ -150,7 +152,14 @@ def test_lost_files_are_found_and_removed(place: Place, spark: SparkSession, few
     assert place.lake.summary("in").files == 20
 
 
-@pytest.mark.parametrize("what", ["import", "prune", "gc"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "import",
+        pytest.param("prune", marks=pytest.mark.all),
+        pytest.param("gc", marks=pytest.mark.all),
+    ],
+)
 def test_a_job_whose_driver_was_killed_is_continued(
     place: Place, spark: SparkSession, what: str, tmp_path: Path
 ) -> None:
