@@ -61,7 +61,7 @@ class TokenBucket:
 
     Units are spent first, and paid for by waiting: no request is delayed before it is sent, because a
     transaction must not be sent late. So in any *t* seconds, at most ``rate × (t + 1)`` units are spent,
-    and those of one request for each thread. The bucket is empty at the beginning.
+    and those of the requests that are under way at a time. The bucket is empty at the beginning.
 
     After a throttled request the rate is reduced by about a half; then it grows again, each second by a
     fiftieth of the full rate (additive increase, multiplicative decrease: Chiu and Jain, 1989).

@@ -6,85 +6,33 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 
 import commitlog
-from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound, NotSupported
-from commitlog.namespace import NAMESPACE_SCHEMA, FsckReport, Namespace, Outcome
-from commitlog.namespace.model.keys import NAMESPACES
+from commitlog.namespace import FsckReport, Namespace, Outcome
 from commitlog.namespaces import restore_namespace
-from commitlog.oplog import Decision, OperationLog
-from commitlog.stores.open import open_store
-from commitlog.tables.api import Item
-from commitlog.tables.open import open_table
-from commitlog.testing import ManualClock
+from commitlog.oplog import Decision
 from support.damage import behind_the_log, cycle, lose, lose_object, spoil, take_place, wrong_record
-from support.restore import LAKE, Dies, World, fill, leave_pending
+from support.restore import LAKE, Dies, leave_pending
+from support.spark_maintenance import LOG, Place, open_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-#: Path of the log of a namespace that `create_namespace` has created.
-LOG = f"_commitlog/namespaces/{LAKE}/log"
-
-
-@frozen
-class Place:
-    """A namespace in files, which other processes can open.
-
-    Attributes:
-        directory: the directory of all files.
-        at: the namespace.
-    """
-
-    directory: Path
-    at: World
-
-    @property
-    def store(self) -> str:
-        """URL of the store."""
-        return f"file://{self.directory}/store"
-
-    @property
-    def metadata(self) -> str:
-        """URL of the table."""
-        return self.table("names")
-
-    def table(self, name: str) -> str:
-        """Return the URL of a table."""
-        return f"sqlite://{self.directory}/{name}.db"
-
-    def rows(self, name: str) -> list[Item]:
-        """Return all records of the namespace in a table, without the metadata record."""
-        with closing(open_table(self.table(name), NAMESPACE_SCHEMA)) as table:
-            found = [item for item in table.scan() if item["place"] != NAMESPACES]
-        return sorted(found, key=lambda item: (str(item["place"]), str(item["name"])))
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     """A namespace with a bit of everything."""
-    (tmp_path / "store").mkdir()
-    clock, ids = ManualClock(), Random(0)
-    with (
-        closing(open_table(f"sqlite://{tmp_path}/names.db", NAMESPACE_SCHEMA)) as table,
-        closing(open_store(f"file://{tmp_path}/store")) as store,
-    ):
-        table.create()
-        log = OperationLog(ConditionalStore(store), LOG, clock=clock)
-        at: Any = World(clock, table, store, log, ids)  # type: ignore[arg-type]
-        at.lake.create()
-        fill(at.lake, clock)
-        yield Place(tmp_path, at)
+    with open_place(tmp_path) as made:
+        yield made
 
 
 def check(place: Place, spark: SparkSession, **how: Any) -> None:
@@ -254,6 +202,8 @@ def test_arguments_belong_to_a_mode(place: Place, spark: SparkSession) -> None:
         {"mode": "restore", "store": place.store, "unreadable": "skip"},
         {"mode": "relog", "findings": "memory://"},
         {"mode": "verify", "dry_run": False},
+        {"mode": "verify", "write_units": 5.0},
+        {"mode": "repair", "write_units": 0.0},
     ]
     for arguments in wrong:
         with pytest.raises(ConfigurationError):
@@ -273,3 +223,15 @@ def test_the_command_checks_on_spark(place: Place) -> None:
     [found] = map(json.loads, done.stdout.splitlines())
     assert (found["kind"], found["outcome"]) == ("log-newer", "done")
     assert place.at.lake.read("over") == b"3"
+
+
+@pytest.mark.all
+def test_the_command_restores_on_spark(place: Place) -> None:
+    """The rate of its writes can be limited."""
+    restored(place, "one")
+    command = [sys.executable, "-m", "commitlog", "namespace", "restore", LAKE, "--spark", "local[1]"]
+    command += ["--metadata", place.table("two"), "--store", place.store, "--json", "--read-only"]
+    done = subprocess.run([*command, "--write-units", "100000"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"]
+    assert place.rows("two") == place.rows("one")
