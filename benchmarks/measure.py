@@ -77,7 +77,7 @@ class PeakMemory:
     """
 
     def __init__(
-        self, kind_of: Callable[[Sequence[psutil.Process]], str], *, interval: float = 0.25
+        self, kind_of: Callable[[Sequence[psutil.Process]], str], *, interval: float = 0.5
     ) -> None:
         self.megabytes: dict[str, float] = {}
         self._kind_of = kind_of
