@@ -20,6 +20,7 @@ __all__ = [
     "Url",
     "bucket_of",
     "check_name",
+    "parse_queue_url",
     "parse_store_url",
     "parse_table_url",
 ]
@@ -47,6 +48,7 @@ OBJECT_OPTIONS = frozenset(
 _OPTIONS = {
     "s3": SERVICE_OPTIONS | SECRET_OPTIONS | OBJECT_OPTIONS,
     "dynamodb": (SERVICE_OPTIONS | SECRET_OPTIONS) - {"addressing_style"},
+    "sqs": (SERVICE_OPTIONS | SECRET_OPTIONS) - {"addressing_style"},
 }
 
 #: Features of S3 that users may ask for by these names, with the reason why they are not supported.
@@ -91,6 +93,7 @@ _SCHEME = re.compile(
     re.IGNORECASE,
 )
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_QUEUE = re.compile(r"([0-9]{12}/)?[A-Za-z0-9_-]{1,80}")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 # Control characters and surrogates.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -101,8 +104,8 @@ class Url:
     """A parsed URL.
 
     Attributes:
-        scheme: ``s3``, ``file``, ``memory``, ``dynamodb`` or ``sqlite``.
-        name: bucket, table or memory name; for ``file`` and ``sqlite`` the absolute path.
+        scheme: ``s3``, ``file``, ``memory``, ``dynamodb``, ``sqlite`` or ``sqs``.
+        name: bucket, table, queue or memory name; for ``file`` and ``sqlite`` the absolute path.
         prefix: the part after the bucket, without slashes at its ends.
         options: the query, as given.
     """
@@ -209,10 +212,28 @@ def parse_table_url(url: str) -> Url:
     return Url(scheme="dynamodb", name=name, options=options)
 
 
+def parse_queue_url(url: str) -> Url:
+    """Parse ``sqs://queue``, or ``sqs://account/queue`` for a queue of another account.
+
+    >>> parse_queue_url("sqs://arrivals?region=eu-west-1").name
+    'arrivals'
+    """
+    _, rest, options = _split(url, "queue", ("sqs",))
+    name = rest.strip("/")
+    if not _QUEUE.fullmatch(name):
+        raise ConfigurationError(f"queue URL 'sqs://{name}': not the name of a queue")
+    _only(options, _OPTIONS["sqs"], "sqs")
+    return Url(scheme="sqs", name=name, options=options)
+
+
 def _split(url: str, what: str, schemes: tuple[str, ...]) -> tuple[str, str, dict[str, str]]:
     found = _SCHEME.match(url)
     if found is None:
-        known = {"store": "'s3://bucket'", "table": "'dynamodb://name' or 'sqlite:///file'"}[what]
+        known = {
+            "store": "'s3://bucket'",
+            "table": "'dynamodb://name' or 'sqlite:///file'",
+            "queue": "'sqs://name'",
+        }[what]
         raise ConfigurationError(f"{what} URL: it has to begin with a scheme, as in {known}")
     scheme, rest = found[1].lower(), url[found.end() :]
     if scheme not in schemes:
@@ -242,7 +263,7 @@ def _split(url: str, what: str, schemes: tuple[str, ...]) -> tuple[str, str, dic
 
 def _unknown_scheme(what: str, scheme: str) -> ConfigurationError:
     name = f"{what} URL '{scheme}://…'"
-    known = {"store": "s3, file or memory", "table": "dynamodb, sqlite or memory"}[what]
+    known = {"store": "s3, file or memory", "table": "dynamodb, sqlite or memory", "queue": "sqs"}[what]
     if scheme in _NOT_SUPPORTED:
         service = _NOT_SUPPORTED[scheme]
         return ConfigurationError(f"{name}: {service} is not supported; scheme must be {known}")

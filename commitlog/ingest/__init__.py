@@ -5,7 +5,7 @@ A driver uses `Ingest`, an executor uses `Fetch`, an operator uses `IngestAdmin`
 * `settings`, `path_filter`: the configuration of a source.
 * `files`, `offset`: the data that goes from the driver to the query and its executors.
 * `watermarks`, `source_state`, `rows`, `quarantine`, `source_metadata`, `state`: the stored state.
-* `seen_files`, `epoch_builder`, `planning`: the planning of an epoch.
+* `seen_files`, `epoch_builder`, `notifications`, `planning`: the planning of an epoch.
 * `source`, `counters`: the driver's side.
 * `cleaning_queue`, `cleaner`: the deletion, or archiving, of delivered files.
 * `fetch`: the executor's side.
@@ -17,6 +17,7 @@ from commitlog.ingest.cleaner import Cleaned, Cleaner, place_to_clean
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.fetch import Fetch, Pinned
 from commitlog.ingest.files import File, Partition, Slice
+from commitlog.ingest.notifications import Notification, Notifications
 from commitlog.ingest.path_filter import PathFilter
 from commitlog.ingest.quarantine import Problem, Quarantine
 from commitlog.ingest.settings import IngestSettings
@@ -36,6 +37,8 @@ __all__ = [
     "Ingest",
     "IngestAdmin",
     "IngestSettings",
+    "Notification",
+    "Notifications",
     "Partition",
     "PathFilter",
     "Pinned",

@@ -36,6 +36,8 @@ class Counters:
         passed_over: total number of objects that were skipped because they were too old when listed.
         problems: slices that could not be read and were not handed out again. The number is at most a
             minute old, and at most 1,000.
+        notified: objects that the call handled because of notifications.
+        unusable: notifications since the start of the driver that are no events of the bucket.
     """
 
     source: str
@@ -52,6 +54,8 @@ class Counters:
     rest: int = 0
     passed_over: int = 0
     problems: int = 0
+    notified: int = 0
+    unusable: int = 0
 
     def at(self, state: SourceState, slices: Iterable[Slice] = ()) -> Counters:
         """Return the counters for the state `state`, when `slices` are handed out."""
@@ -68,6 +72,7 @@ class Counters:
             rest=0 if state.rest is None else state.rest.size,
             passed_over=state.passed_over,
             problems=self.problems,
+            unusable=self.unusable,
         )
 
     def with_plan(self, plan: Plan, seconds: float) -> Counters:
@@ -77,6 +82,7 @@ class Counters:
         return evolve(
             self.at(state, slices),
             listed=self.listed + plan.listed,
+            notified=self.notified + len(plan.notified),
             seconds=self.seconds + seconds,
             caught_up=plan.caught_up,
         )

@@ -34,12 +34,13 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
 from attrs import evolve, frozen
 
 from commitlog.clock import Clock
-from commitlog.errors import InputChanged
+from commitlog.errors import InputChanged, InvalidPath
 from commitlog.ingest.cleaning_queue import QueuedFiles, queued
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
 from commitlog.ingest.files import File, Slice
@@ -48,7 +49,7 @@ from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source_state import ListingPass, SourceState
 from commitlog.paths import join
-from commitlog.stores.api import ObjectInfo, ObjectStore
+from commitlog.stores.api import InFlight, ObjectInfo, ObjectStore, Observation
 from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
 __all__ = ["MAX_WANTED", "FileDecision", "Plan", "Planner", "store_time"]
@@ -56,6 +57,8 @@ __all__ = ["MAX_WANTED", "FileDecision", "Plan", "Planner", "store_time"]
 #: Most slices that are retried in one epoch.
 MAX_WANTED = 20
 
+#: Number of objects that are looked up at the same time after notifications.
+_HEADS = 32
 
 #: Most moves of the boundary in a grace window, and the least number of seconds between two moves.
 _STRIDES = 8
@@ -95,7 +98,10 @@ class Plan:
         remove: range keys of items to remove.
         needed: whether the step must be written; if not, it can be planned again at any time.
         listed: number of objects that were listed for the step.
-        caught_up: whether the listing reached its end and all files that it found are handed out.
+        caught_up: whether the listing, if it was continued, reached its end, and all files that are
+            known are handed out.
+        continued: whether the listing was continued.
+        notified: paths of the notifications that the step handles.
     """
 
     state: SourceState
@@ -105,6 +111,8 @@ class Plan:
     needed: bool
     listed: int
     caught_up: bool
+    continued: bool
+    notified: Collection[str]
 
 
 class Planner:
@@ -142,6 +150,8 @@ class Planner:
         *,
         wanted: Sequence[tuple[str, Slice]] = (),
         finite: bool = False,
+        notified: Iterable[str] = (),
+        lists: bool = True,
     ) -> Plan:
         """Return the next step.
 
@@ -152,6 +162,8 @@ class Planner:
             wanted: slices to hand out first, with the range keys of their rows.
             finite: skip objects modified since the sweep began, so that sweeps end while new objects
                 arrive, and continue listing until something is found.
+            notified: paths of objects that may be new. As many are handled as fit into the epoch.
+            lists: whether to continue the listing if the epoch has room then.
 
         Raises `InputChanged` if the policy is ``fail``, and the errors of the store. Writes nothing.
         """
@@ -168,10 +180,15 @@ class Planner:
             removed.append(range)
         if state.rest is not None and not builder.full:
             state = evolve(state, rest=builder.add(state.rest))
-        before, listed, caught_up = state, 0, False
-        if state.rest is None and not builder.full:
-            state, listed = self._list(state, seen_files, builder, finite=finite)
-            caught_up = state.tail is None and state.rest is None
+        before, listed = state, 0
+        first = len(builder.entries)
+        state, handled, room_left = self._admit(state, seen_files, builder, notified)
+        admitted = {(entry.file.path, entry.file.etag) for entry, _ in builder.entries[first:]}
+        place = _pass(state)
+        if lists and room_left:
+            state, listed = self._list(state, seen_files, builder, admitted=admitted, finite=finite)
+        continued = place != _pass(state)
+        caught_up = room_left and state.rest is None and not (lists and state.tail is not None)
         epoch = state.epoch + (1 if builder.files else 0)
         state = evolve(
             state,
@@ -195,6 +212,8 @@ class Planner:
             needed=bool(rows or removed or moved or (risen and settings.cleans)),
             listed=listed,
             caught_up=caught_up,
+            continued=continued,
+            notified=handled,
         )
 
     def judge(
@@ -236,17 +255,12 @@ class Planner:
         Call `listed` for each listed object. Raises `InputChanged`.
         """
         fresh = self._begin("")
-        tail = state if state.tail is None else self._tail_swept(state, state.tail)
-        body = state if state.body is None else self._body_swept(state, state.body)
+        known_at = self._known_at(state)
         for info in self._listed(""):
             listed()
             behind = info.path > state.watermarks.boundary
             sweep = state.tail if behind else state.body
-            known = state
-            if sweep is not None and info.path <= sweep.cursor:
-                # Judge objects that the sweep has processed as if the sweep were complete.
-                known = tail if behind else body
-            if self.judge(known, sweep or fresh, seen_files, info) is FileDecision.READ:
+            if self.judge(known_at(info.path), sweep or fresh, seen_files, info) is FileDecision.READ:
                 yield info
 
     # inside
@@ -277,22 +291,108 @@ class Planner:
         watermarks = state.watermarks.swept(sweep.watermark)
         return evolve(state, watermarks=watermarks, body=None, bodies=state.bodies + 1)
 
+    def _known_at(self, state: SourceState) -> Callable[[str], SourceState]:
+        """Return a function that returns the state row by which to judge an object at a path.
+
+        Objects that a sweep has processed are judged as if it were complete: those below its watermark
+        are not remembered.
+        """
+        tail = state if state.tail is None else self._tail_swept(state, state.tail)
+        body = state if state.body is None else self._body_swept(state, state.body)
+
+        def known_at(path: str) -> SourceState:
+            behind = path > state.watermarks.boundary
+            sweep = state.tail if behind else state.body
+            if sweep is None or path > sweep.cursor:
+                return state
+            return tail if behind else body
+
+        return known_at
+
+    def _admit(
+        self,
+        state: SourceState,
+        seen_files: SeenFiles,
+        builder: EpochBuilder,
+        paths: Iterable[str],
+    ) -> tuple[SourceState, set[str], bool]:
+        """Add objects that notifications name, as the store has them now.
+
+        Returns the state row, the handled paths, and whether all are handled and the epoch has room. All
+        added files are remembered, because no sweep has found them yet.
+        """
+        handled: set[str] = set()
+        rest, passed_over = state.rest, state.passed_over
+        known_at = self._known_at(state)
+        waiting = iter(paths)
+        while rest is None and not builder.full:
+            heads = self._heads(list(islice(waiting, _HEADS)))
+            if not heads:
+                break
+            for path, observed in heads:
+                if rest is not None or builder.full:
+                    break
+                info = None if observed is None else observed.info
+                if info is None or observed is None:
+                    handled.add(path)
+                    continue
+                time = self._clock.epoch() if observed.store_time is None else observed.store_time
+                sweep = ListingPass(began=float(time), watermark=-math.inf)
+                decision = self.judge(known_at(path), sweep, seen_files, info)
+                file = File.of(info)
+                if decision is FileDecision.READ:
+                    whole = Slice(file, 0, info.size)
+                    rest = builder.add(whole, recent=True)
+                    if rest == whole:
+                        return evolve(state, passed_over=passed_over), handled, False
+                elif decision is not FileDecision.PASS:
+                    if not builder.remember(file):
+                        return evolve(state, passed_over=passed_over), handled, False
+                    passed_over += decision is FileDecision.TOO_OLD
+                    if decision is FileDecision.REMEMBER:
+                        builder.finished.append(file)
+                handled.add(path)
+        state = evolve(state, rest=rest, passed_over=passed_over)
+        return state, handled, rest is None and not builder.full
+
+    def _heads(self, paths: Sequence[str]) -> list[tuple[str, Observation | None]]:
+        """Return what the store has at these paths; None for a key that is not a path.
+
+        The listing reports such keys.
+        """
+        begun: list[tuple[str, InFlight[Observation] | None]] = []
+        for path in paths:
+            try:
+                begun.append((path, self._store.begin_head(path)))
+            except InvalidPath:
+                begun.append((path, None))
+        return [(path, None if pending is None else pending()) for path, pending in begun]
+
     def _list(
-        self, state: SourceState, seen_files: SeenFiles, builder: EpochBuilder, *, finite: bool
+        self,
+        state: SourceState,
+        seen_files: SeenFiles,
+        builder: EpochBuilder,
+        *,
+        admitted: Collection[tuple[str, str]],
+        finite: bool,
     ) -> tuple[SourceState, int]:
         """Continue the sweep of the tail, and after it the sweep of the body.
 
+        `admitted`: path and etag of the files that were added because of notifications.
+
         Returns the state row and the number of listed objects.
         """
+        before = len(admitted)
         most = self._settings.tail_limit
         begun, listed = False, 0
         # A sweep that finds nothing may have missed new objects at paths it had passed: start another.
-        while state.tail is not None or not (begun or builder.files):
+        while state.tail is not None or not (begun or builder.files > before):
             begun = begun or state.tail is None
             sweep = state.tail or self._begin(state.watermarks.boundary)
             left = None if most is None else most - listed
             state, sweep, count, ended = self._sweep(
-                state, sweep, seen_files, builder, left, finite=finite
+                state, sweep, seen_files, builder, left, taken=admitted, finite=finite
             )
             listed += count
             if not ended:
@@ -365,6 +465,10 @@ class Planner:
                 break
         state = evolve(state, rest=rest, passed_over=passed_over)
         return state, evolve(sweep, cursor=cursor, settled=settled), count, ended
+
+
+def _pass(state: SourceState) -> tuple[object, ...]:
+    return state.tail, state.body, state.tails, state.bodies
 
 
 def _place(state: SourceState) -> tuple[object, ...]:

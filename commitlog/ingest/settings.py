@@ -116,6 +116,8 @@ class IngestSettings:
             cleaned.
         clean_delay: in seconds; how long after the commit of an epoch its files are cleaned, at the
             earliest.
+        listing_interval: in seconds; with notifications, the time from the end of a pass over the
+            listing to the begin of the next one.
         archive: prefix of the paths of archived objects in the whole store, of which `prefix` may be in
             a part that was opened by its own URL.
     """
@@ -138,6 +140,7 @@ class IngestSettings:
     unreadable: Unreadable = field(default="fail", validator=_one_of(Unreadable))
     clean: Clean = field(default="off", validator=_one_of(Clean))
     clean_delay: float = field(default=0.0, validator=_at_least(0))
+    listing_interval: float = field(default=3600.0, validator=_at_least(0))
     archive: str = field(default="", converter=check_prefix)
 
     def __attrs_post_init__(self) -> None:

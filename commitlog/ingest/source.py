@@ -7,7 +7,8 @@ same answer, after any crash and from any process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,8 +23,9 @@ from commitlog.ingest.cleaning_queue import CleaningQueue
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.epoch_builder import Limits
 from commitlog.ingest.files import Partition
+from commitlog.ingest.notifications import Inbox, Notifications
 from commitlog.ingest.offset import Offset
-from commitlog.ingest.planning import MAX_WANTED, Planner
+from commitlog.ingest.planning import MAX_WANTED, Plan, Planner
 from commitlog.ingest.rows import ROWS
 from commitlog.ingest.seen_files import SeenFiles
 from commitlog.ingest.settings import IngestSettings
@@ -31,12 +33,16 @@ from commitlog.ingest.source_state import SourceState
 from commitlog.ingest.state import StateTable
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Table
+from commitlog.urls import parse_store_url
 
 __all__ = ["Ingest"]
 
 #: Size up to which partitions are filled, and the least size that a slice counts as.
 PARTITION_BYTES = 32 * 1024 * 1024
 SLICE_COST = 1024 * 1024
+
+#: Seconds for which a call waits for the first notification.
+NOTIFICATION_WAIT = 5
 
 #: Seconds between two counts of the problems, and the most problems that are counted.
 PROBLEMS_SECONDS = 60.0
@@ -58,6 +64,8 @@ class Ingest:
         table: the table for the state; its keys are `INGEST_SCHEMA`.
         settings: the settings of the source.
         splits: returns whether the file at a path can be read by ranges of bytes.
+        notifications: a queue of messages about new objects, which no other source may receive from.
+            Then the bucket is listed at the start, and every `IngestSettings.listing_interval` seconds.
         clock: waits between attempts; gives the time if the store does not.
         backoff: retry policy for a step with an unknown outcome, or that another driver did first.
         new_id: returns a new id for each call.
@@ -72,6 +80,7 @@ class Ingest:
         settings: IngestSettings,
         *,
         splits: Callable[[str], bool] = _never,
+        notifications: Notifications | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         new_id: Callable[[], str] = random_id,
@@ -81,6 +90,17 @@ class Ingest:
         self._clock = SystemClock() if clock is None else clock
         self._cleaning = CleaningQueue(table, settings.source, new_id=new_id)
         self._planner = Planner(store, settings, splits=splits, clock=self._clock)
+        self._inbox: Inbox | None = None
+        if notifications is not None:
+            self._inbox = Inbox(
+                notifications,
+                bucket=parse_store_url(store.url).name,
+                below=store.key("x")[:-1],
+                wants=self._wants,
+                clock=self._clock,
+            )
+        self._next_listing = -math.inf
+        self._listing_waits = False  # a step that was to continue the listing was full before
         self._backoff = Backoff() if backoff is None else backoff
         self._claim = new_id()
         self._seen_files: SeenFiles | None = None
@@ -304,9 +324,16 @@ class Ingest:
         seen_files = self._seen_files = self.state.update(self._seen_files, state)
         wanted = self.state.wanted(MAX_WANTED)
         begun = self._clock.monotonic()
-        plan = self._planner.plan(state, seen_files, limits, wanted=wanted, finite=self._finite)
+        paths, lists = self._notified(state, limits)
+        plan = self._planner.plan(
+            state, seen_files, limits, wanted=wanted, finite=self._finite, notified=paths, lists=lists
+        )
         self._counters = self._counters.with_plan(plan, self._clock.monotonic() - begun)
+        self._listing_waits = lists and not plan.continued
+        if self._inbox is not None:
+            self._counters = evolve(self._counters, unusable=self._inbox.unusable)
         if not plan.needed:
+            self._done_with(plan)
             return state
         written = self.state.advance(
             state, plan.state, rows=plan.rows, queued=plan.queued, remove=plan.remove
@@ -316,4 +343,30 @@ class Ingest:
                 seen_files.add(row)
             seen_files.forget([range for range in plan.remove if range.startswith(ROWS)])
             seen_files.revision = written.revision
+            self._done_with(plan)
         return written
+
+    def _wants(self, path: str) -> bool:
+        prefix = self.settings.prefix
+        return path.startswith(prefix) and self.settings.names.wants(path[len(prefix) :])
+
+    def _notified(self, state: SourceState, limits: Limits) -> tuple[Iterable[str], bool]:
+        """Return the paths that notifications name, and whether to continue the listing.
+
+        A source that must end has to list everything. A listing that found no room goes first.
+        """
+        if self._inbox is None or self._finite:
+            return (), True
+        lists = state.tail is not None or state.body is not None
+        lists = lists or self._clock.monotonic() >= self._next_listing
+        if lists and self._listing_waits:
+            return (), True
+        self._inbox.fill(limits.files, wait=0 if lists or state.rest is not None else NOTIFICATION_WAIT)
+        return self._inbox.paths(), lists
+
+    def _done_with(self, plan: Plan) -> None:
+        """Acknowledge the notifications of a step that is stored, or that need not be."""
+        if plan.continued and plan.state.tail is None and plan.state.body is None:
+            self._next_listing = self._clock.monotonic() + self.settings.listing_interval
+        if self._inbox is not None:
+            self._inbox.handled(plan.notified)

@@ -134,5 +134,6 @@ _CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "clean": text,
         "clean_delay": moment,
         "archive": text,
+        "listing_interval": moment,
     }
 )

@@ -15,7 +15,14 @@ from attrs import frozen
 from commitlog._util.parsing import parse_bytes, parse_seconds
 from commitlog.errors import AlreadyExists, ConfigurationError, JobAlreadyCommitted, NotSupported
 from commitlog.spark.files import OUTPUT_FORMATS
-from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, parse_store_url, parse_table_url
+from commitlog.urls import (
+    SECRET_OPTIONS,
+    SERVICE_OPTIONS,
+    Url,
+    parse_queue_url,
+    parse_store_url,
+    parse_table_url,
+)
 
 __all__ = [
     "JOB",
@@ -24,8 +31,10 @@ __all__ = [
     "camel",
     "connection_names",
     "connection_of",
+    "locate_queue",
     "locate_store",
     "locate_table",
+    "queue_names",
 ]
 
 T = TypeVar("T")
@@ -127,6 +136,11 @@ class OptionReader:
 # -- stores and tables -------------------------------------------------------------------------------
 
 
+def queue_names(queue: str) -> tuple[str, ...]:
+    """Return the options that locate a queue; `queue` is the option that names it."""
+    return tuple(map(camel, [queue, *(f"{queue}.{name}" for name in _OF_TABLE)]))
+
+
 def connection_names(table: str) -> tuple[str, ...]:
     """Return the options that locate a store and a table; `table` is the option that names the table.
 
@@ -181,6 +195,23 @@ def locate_table(options: OptionReader, name: str) -> tuple[str | None, dict[str
     elif connection:
         raise ConfigurationError(f"options {name}.… go with option {name}, which is missing")
     return table, connection
+
+
+def locate_queue(options: OptionReader, name: str) -> Url | None:
+    """Return the URL of the queue in option `name`, with its other options; None without one.
+
+    Raises `ConfigurationError` if the URL is invalid or has credentials, or if there are options of a
+    queue but not the queue.
+    """
+    queue = options.get(name)
+    connection = options.some(_OF_TABLE, f"{name}.")
+    if queue is None:
+        if connection:
+            raise ConfigurationError(f"options {name}.… go with option {name}, which is missing")
+        return None
+    parsed = parse_queue_url(queue)
+    _refuse_secrets(name, parsed)
+    return parsed.with_options(connection)
 
 
 def _refuse_secrets(option: str, url: Url) -> None:

@@ -20,6 +20,7 @@ from commitlog.ingest import (
     Fetch,
     Ingest,
     IngestSettings,
+    Notifications,
     Partition,
     Pinned,
     Quarantine,
@@ -113,6 +114,7 @@ class Engine:
         new_id: as of `Ingest`.
         decode: reads slices.
         code: returns the class to use for a class of the library.
+        notifications: as of `Ingest`.
     """
 
     store: ObjectStore
@@ -128,6 +130,7 @@ class Engine:
     new_id: Callable[[], str] | None = None
     decode: Decode = records_of
     code: GetClass = original
+    notifications: Notifications | None = None
 
     def __attrs_post_init__(self) -> None:
         options: dict[str, Any] = {} if self.new_id is None else {"new_id": self.new_id}
@@ -139,6 +142,7 @@ class Engine:
             self.table,
             self.settings,
             splits=lambda path: splits,
+            notifications=self.notifications,
             clock=self.clock,
             **options,
         )

@@ -235,7 +235,7 @@ class Ministack(_S3Server, _DynamoServer):
         return {
             "BIND_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(self._ports[0]),
-            "SERVICES": "s3,dynamodb",
+            "SERVICES": "s3,dynamodb,sqs",
             "S3_PERSIST": "0",
             # Without this it listens on all interfaces, on a fixed port.
             "IOT_MTLS_ENABLED": "0",

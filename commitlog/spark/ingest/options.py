@@ -5,18 +5,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
 from typing import get_args
 
 from attrs import field, frozen
 
+from commitlog.aws.sqs import SqsQueue
 from commitlog.errors import ConfigurationError
 from commitlog.ingest import INGEST_SCHEMA, IngestSettings, PathFilter
 from commitlog.ingest.settings import Clean, Starting
 from commitlog.ingest.source import PARTITION_BYTES
 from commitlog.spark.files import INPUT_FORMATS, InputFormat, NewColumns
-from commitlog.spark.options import OptionReader, connection_names, locate_store, locate_table
+from commitlog.spark.options import (
+    OptionReader,
+    connection_names,
+    locate_queue,
+    locate_store,
+    locate_table,
+    queue_names,
+)
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.local.tree import RESERVED
 from commitlog.stores.open import open_store
@@ -32,10 +40,23 @@ _KNOWN = ("source", "grace", "remember")
 _CLEANING = ("cleanSource", "sourceArchiveDir", "cleanDelay")
 _POLICIES = ("changed", "missing", "unreadable", "newColumns")
 _COLUMNS = ("fileFormat", "metadata", "rescuedColumn", "sampleFiles", "partitionBytes")
-_OWN = (*connection_names("state"), *_LIMITS, *_WHICH, *_KNOWN, *_CLEANING, *_POLICIES, *_COLUMNS)
+_NOTIFICATIONS = (*queue_names("notifications"), "listingInterval")
+_OWN = (
+    *connection_names("state"),
+    *_NOTIFICATIONS,
+    *_LIMITS,
+    *_WHICH,
+    *_KNOWN,
+    *_CLEANING,
+    *_POLICIES,
+    *_COLUMNS,
+)
 
 # Characters of a glob. A question mark is not one of them: it begins the options of a URL.
 _GLOB = re.compile(r"[*{\[]")
+
+#: Number of seconds for which a received notification is hidden from other receivers.
+VISIBLE_AFTER = 300
 
 #: Suffixes of the files of an SQLite database.
 _OF_SQLITE = ("", "-wal", "-shm", "-journal")
@@ -53,6 +74,7 @@ class IngestOptions:
         connection: further options of the store. They may contain credentials, so they are never shown.
         state: URL of the table of the state.
         state_options: further options of that table; never shown either.
+        notifications: URL of the queue of notifications with all of its options, or None.
         settings: settings of the source; see `commitlog.ingest`.
         input: the format of the files.
         new_columns: policy for columns that the query does not know; None: ``fail`` if the columns are
@@ -67,6 +89,7 @@ class IngestOptions:
     connection: Mapping[str, str] = field(repr=False)
     state: str
     state_options: Mapping[str, str] = field(repr=False)
+    notifications: Url | None
     settings: IngestSettings
     input: InputFormat
     new_columns: NewColumns | None
@@ -96,6 +119,7 @@ class IngestOptions:
             connection=connection,
             state=state,
             state_options=state_options,
+            notifications=_notifications(found, parse_store_url(url)),
             settings=settings,
             input=kind({known: value for known, value in of_format.items() if value is not None}),
             new_columns=_new_columns(found),
@@ -118,6 +142,12 @@ class IngestOptions:
     def opened_store(self) -> AbstractContextManager[ObjectStore]:
         """Open the store of the input for a context. Nothing is sent before it is used."""
         return closing(open_store(self.store_url))
+
+    def opened_queue(self) -> AbstractContextManager[SqsQueue | None]:
+        """Open the queue of notifications, if there is one, for a context. Nothing is sent before."""
+        if self.notifications is None:
+            return nullcontext()
+        return closing(SqsQueue(self.notifications, visible_after=VISIBLE_AFTER))
 
     def opened_table(self) -> AbstractContextManager[Table]:
         """Open the table of the state for a context. Nothing is sent before it is used."""
@@ -205,6 +235,7 @@ def _settings(options: OptionReader, url: Url, glob: str | None) -> IngestSettin
         "changed": options.get("changed"),
         "missing": options.get("missing"),
         "unreadable": options.get("unreadable"),
+        "listing_interval": options.seconds("listingInterval"),
         "clean": clean,
         "clean_delay": options.seconds("cleanDelay"),
         "archive": _archive(options, url) if clean == "archive" else None,
@@ -220,6 +251,15 @@ def _settings(options: OptionReader, url: Url, glob: str | None) -> IngestSettin
         ordered=options.flag("ordered"),
         **{name: value for name, value in values.items() if value is not None},
     )
+
+
+def _notifications(options: OptionReader, url: Url) -> Url | None:
+    queue = locate_queue(options, "notifications")
+    if queue is None and options.get("listingInterval"):
+        raise ConfigurationError("option listingInterval goes with option notifications")
+    if queue is not None and url.scheme != "s3":
+        raise ConfigurationError("option notifications is for s3:// URLs, and the path is a directory")
+    return queue
 
 
 def _archive(options: OptionReader, url: Url) -> str:

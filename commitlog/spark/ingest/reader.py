@@ -118,7 +118,10 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             store = self._connections.enter_context(options.opened_store())
             table = self._connections.enter_context(options.opened_table())
-            self._opened = Ingest(store, table, options.settings, splits=options.input.splits)
+            queue = self._connections.enter_context(options.opened_queue())
+            self._opened = Ingest(
+                store, table, options.settings, splits=options.input.splits, notifications=queue
+            )
         return self._opened
 
     @property

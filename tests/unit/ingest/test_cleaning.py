@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,28 +16,9 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_store_url
 from support.ingest import Bucket, Checkpoint, Engine, Stop, records_of, state_table
+from support.requests import Recorder
 
 GRACE = 60.0
-
-
-class Recorder:
-    """Counts the requests by their names."""
-
-    def __init__(self, requests: Counter[str]) -> None:
-        self._requests = requests
-
-    def request(self, kind: str, call: Callable[[], Any], **more: int) -> Any:
-        """Count a request."""
-        self._requests[kind] += 1
-        return call()
-
-    def add(self, kind: str, number: int = 1) -> None:
-        """Count requests."""
-        self._requests[kind] += number
-
-    def finish(self, call: Callable[[], Any]) -> Any:
-        """Wait for a request that was counted."""
-        return call()
 
 
 class Site:
@@ -48,7 +27,7 @@ class Site:
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock()
         self.store = Bucket(clock=self.clock)
-        self.requests: Counter[str] = Counter()
+        self.recorder = Recorder()
         self.table = state_table()
         self.bad: set[str] = set()
         chosen = {"source": "s", "grace": GRACE, "clean": "delete", "unreadable": "quarantine"}
@@ -58,7 +37,7 @@ class Site:
 
     def new_cleaner(self) -> Cleaner:
         """Return the cleaner of a new process."""
-        counted = CountingStore(self.store, Recorder(self.requests))
+        counted = CountingStore(self.store, self.recorder)
         store = ConditionalStore(counted, mode="native", clock=self.clock)
         return Cleaner(store, self.table, self.settings, clock=self.clock)
 
@@ -282,7 +261,7 @@ def test_steps_are_limited_and_requests_counted() -> None:
         found.append(cleaned.files)
     found.append(cleaned.files)
     assert found == [4, 4, 2]
-    assert site.requests == {"store_deletes": 10, "store_heads": 10 + len(found)}
+    assert site.recorder.requests == {"store_deletes": 10, "store_heads": 10 + len(found)}
     assert site.cleaner.clean() == Cleaned()
 
 

@@ -44,6 +44,7 @@ SETTINGS_OF_S = IngestSettings(
     clean="archive",
     clean_delay=14.0,
     archive="_old/",
+    listing_interval=15.0,
 )
 METADATA = SourceMetadata(url="s3://lake/p?region=eu-west-1", format="json", settings=SETTINGS_OF_S)
 

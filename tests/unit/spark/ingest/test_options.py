@@ -12,7 +12,7 @@ from commitlog.ingest import IngestSettings, PathFilter
 from commitlog.spark.files import INPUT_FORMATS
 from commitlog.spark.ingest import options as ingest_options
 from commitlog.spark.ingest.options import IngestOptions
-from commitlog.spark.options import connection_names
+from commitlog.spark.options import connection_names, queue_names
 from support.project import ROOT
 
 S3 = {"path": "s3://landing/events/", "fileformat": "binaryfile", "state": "dynamodb://ingest"}
@@ -63,6 +63,9 @@ def test_all_settings() -> None:
             "cleanSource": "archive",
             "sourceArchiveDir": "s3a://landing/old/",
             "cleanDelay": "7d",
+            "notifications": "sqs://123456789012/arrivals",
+            "notifications.region": "eu-west-1",
+            "listingInterval": "2h",
             "newcolumns": "rescue",
             "metadata": "true",
             "partitionBytes": "1MiB",
@@ -87,7 +90,10 @@ def test_all_settings() -> None:
         clean="archive",
         clean_delay=7 * 86400.0,
         archive="old/",
+        listing_interval=7200.0,
     )
+    assert options.notifications is not None
+    assert str(options.notifications) == "sqs://123456789012/arrivals?region=eu-west-1"
     assert (options.new_columns, options.metadata, options.sample_files) == ("rescue", True, 3)
     assert options.partition_bytes == 2**20
 
@@ -149,6 +155,13 @@ def test_a_glob_in_the_path(path: str, url: str, glob: str) -> None:
         ({"cleanSource": "archive", "sourceArchiveDir": "s3://landing"}, "in s3://landing"),
         ({"cleanSource": "archive", "sourceArchiveDir": "/old"}, "in s3://landing"),
         ({"cleanDelay": "soon"}, "option cleanDelay"),
+        ({"notifications": "arrivals"}, "queue URL"),
+        ({"notifications": "kafka://arrivals"}, "scheme must be sqs"),
+        ({"notifications": "sqs://1/arrivals"}, "not the name of a queue"),
+        ({"notifications": "sqs://a?secret_access_key=HIDDEN"}, "notifications.secretAccessKey"),
+        ({"notifications.region": "eu-west-1"}, "go with option notifications"),
+        ({"listingInterval": "1h"}, "goes with option notifications"),
+        ({"path": "/data", "notifications": "sqs://arrivals"}, "for s3:// URLs"),
     ],
 )
 def test_wrong_values_are_refused(given: dict[str, str], said: str) -> None:
@@ -201,7 +214,8 @@ def test_a_format_and_a_state_on_s3_are_required() -> None:
 def test_options_are_documented() -> None:
     """The documentation names every option; those of stores and tables are with outputs."""
     documented = (ROOT / "docs" / "ingest.md").read_text()
-    reach = set(connection_names("state")) - {"path", "state"}
+    reach = {*connection_names("state"), *queue_names("notifications")}
+    reach -= {"path", "state", "notifications"}
     names = {
         *ingest_options._OWN,
         *(name for kind in INPUT_FORMATS.values() for name in kind.options),
