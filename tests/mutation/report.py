@@ -15,6 +15,7 @@ from pathlib import Path
 from mutation.ingest_cleaning import INGEST_CLEANING
 from mutation.ingest_epochs import INGEST_EPOCHS
 from mutation.ingest_listing import INGEST_LISTING
+from mutation.ingest_notifications import INGEST_NOTIFICATIONS
 from mutation.lease_acquire import LEASE_ACQUIRE
 from mutation.lease_timeouts import LEASE_TIMEOUTS, SURVIVORS
 from mutation.lease_writes import LEASE_WRITES
@@ -38,7 +39,7 @@ GROUPS: Mapping[str, tuple[Mutant, ...]] = {
     "Native conditions": NATIVE,
     "Outputs": (*OUTPUT_DECISIONS, *OUTPUT_COMMITS),
     "Operation logs": OPLOG,
-    "Sources": (*INGEST_LISTING, *INGEST_EPOCHS, *INGEST_CLEANING),
+    "Sources": (*INGEST_LISTING, *INGEST_EPOCHS, *INGEST_CLEANING, *INGEST_NOTIFICATIONS),
     "Namespaces": (*NAMESPACE_NAMES, *NAMESPACE_MOVES, *NAMESPACE_BINDINGS, *NAMESPACE_MAINTENANCE),
 }
 

@@ -37,6 +37,7 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         slice_bytes=draw("slice", (1, 3)),
         list_limit=draw("limit", (None, 1, 3)),
         remember=draw("remember", ("window", "window", "everything")),
+        listing_interval=draw("interval", (0.0, 3.0, 3 * GRACE)),
         clean=(clean := draw("clean", ("off", "delete", "archive"))),
         archive="_old/" if clean == "archive" else "",
         clean_delay=draw("clean delay", (0.0, 3.0)),
@@ -50,6 +51,12 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         name = draw("name", (*"abcde", *[f"c{number:03}"] * (5 if ordered else 1)))
         uploads.append(Upload(name, at=at, size=draw("size", (0, 1, 4, 9)), age=age))
 
+    messages = []
+    if draw("notifications", (False, True)):
+        for upload in uploads:
+            late = draw("late", (0.0, 1.0, 2 * GRACE))
+            messages += [(upload.at + late, upload.path)] * draw("times", (0, 1, 1, 2))
+
     def clock() -> ClockSkew:
         return ClockSkew(rate=draw("rate", (1.0, 0.9, 1.1)), offset=draw("offset", (0.0, -5e4, 5e4)))
 
@@ -59,6 +66,7 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         nodes={name: clock() for name in (*drivers, *cleaners)},
         settings=settings,
         uploads=uploads,
+        messages=messages,
         splits=draw("splits", (False, True)),
         store=ClockSkew(offset=draw("store", (0.0, 300.0))),
         backoff=seeded_backoff(draw("jitter", range(100)), base=0.1, cap=1.0, tries=4),

@@ -90,6 +90,17 @@ SMALL = [
         expected=("batch",),
     ),
     ingest_case(
+        name="a driver with notifications, lost, late and repeated ones, any fault",
+        programs={"A": {"batches": 3, "every": 6.0}},
+        uploads=[Upload("a", age=60), Upload("b"), Upload("c", at=5.0)],
+        faults=_EVERYTHING,
+        expected=_TROUBLE,
+        options={
+            "settings": evolve(_ONE_AT_A_TIME, listing_interval=10.0),
+            "messages": ((4.0, "a"), (5.0, "c"), (5.0, "c")),
+        },
+    ),
+    ingest_case(
         name="a driver and a cleaner, old files, any fault",
         programs={"A": {"batches": 2, "every": 2.0}, "C": {"steps": 2, "every": 2.0, "after": 5.0}},
         uploads=[Upload("a", age=60), Upload("b", age=60)],

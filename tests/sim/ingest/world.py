@@ -32,6 +32,7 @@ from commitlog.testing.sim import (
 )
 from sim.ingest.actions import Upload, run_cleaner, run_query
 from sim.ingest.judge import check_delivered_once, drain, missing_bytes
+from sim.ingest.queue import Message, SimulatedQueue, created
 from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, world_builder
 from support.ingest import Bucket, Checkpoint, Engine, Record, records_of, state_table
 from support.library import GetClass, original
@@ -51,6 +52,8 @@ class IngestWorld:
         nodes: the clock of each node, by the node's name.
         settings: the settings of the source.
         uploads: the objects that are put into the bucket.
+        messages: times and paths of the notifications that are sent. Without any, the drivers use no
+            queue.
         splits: whether files can be read in ranges.
         store: the clock of the store.
         backoff: returns the retry policy of a node, given its name.
@@ -72,6 +75,7 @@ class IngestWorld:
         nodes: Mapping[str, ClockSkew],
         settings: IngestSettings,
         uploads: Sequence[Upload],
+        messages: Sequence[tuple[float, str]] = (),
         splits: bool = False,
         store: ClockSkew = ACCURATE,
         backoff: Callable[[str], Backoff] = fixed_backoff,
@@ -97,6 +101,16 @@ class IngestWorld:
                 simulation.after(upload.at, f"upload {number}", lambda upload=upload: self._put(upload))
             else:
                 self._put(upload)
+        # Notifications name the bucket that a store's URL names.
+        self.bucket.url = "memory://landing"
+        self._notifies = bool(messages)
+        self.messages: list[Message] = []
+        for number, (at, path) in enumerate(messages):
+            simulation.after(
+                at,
+                f"message {number} about {path}",
+                lambda number=number, path=path: self.messages.append(created(number, path)),
+            )
         self.nodes: dict[str, Node] = {
             name: simulation.node(name, rate=skew.rate, offset=skew.offset)
             for name, skew in nodes.items()
@@ -190,6 +204,7 @@ class IngestWorld:
             new_id=node.new_id,
             decode=self._decode,
             code=self._code,
+            notifications=SimulatedQueue(node, self.messages) if self._notifies else None,
         )
 
     def cleaner(self, name: str) -> Cleaner:
@@ -244,7 +259,7 @@ class IngestWorld:
         kept = self.checkpoint
         log = tuple(tuple(offset.values()) for offset in kept.log)
         sink = tuple((number, tuple(records)) for number, records in sorted(kept.sink.items()))
-        return log, kept.committed, sink, tuple(self.missed)
+        return log, kept.committed, sink, tuple(self.missed), tuple(self.messages)
 
 
 def world_of(
