@@ -323,8 +323,8 @@ class Ingest:
         """Make a step; return the state row after it, or None if the state must be read again."""
         seen_files = self._seen_files = self.state.update(self._seen_files, state)
         wanted = self.state.wanted(MAX_WANTED)
-        begun = self._clock.monotonic()
         paths, lists = self._notified(state, limits)
+        begun = self._clock.monotonic()
         plan = self._planner.plan(
             state, seen_files, limits, wanted=wanted, finite=self._finite, notified=paths, lists=lists
         )

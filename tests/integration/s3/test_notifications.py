@@ -182,6 +182,42 @@ def _die_before_the_acknowledgement(site: Site) -> None:
     site.engine(queue).batch()
 
 
+def test_the_options_of_spark_reach_the_queue(ministack: Ministack, site: Site) -> None:
+    """The reader finds an object by its message."""
+    pytest.importorskip("pyspark")
+    from pyspark.sql.streaming.datasource import ReadMaxFiles
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from commitlog.spark.ingest.columns import RowBuilder
+    from commitlog.spark.ingest.options import IngestOptions
+    from commitlog.spark.ingest.reader import IngestReader
+
+    given = {**site.options, "path": f"s3://{site.bucket}/below", "fileFormat": "binaryFile"}
+    given |= {"state": f"sqlite:///{site.directory}/state.db", "notifications": f"sqs://{site.queue}"}
+    given |= {
+        f"notifications.{name}": text for name, text in site.options.items() if "style" not in name
+    }
+    options = IngestOptions.parse(given)
+    with options.opened_table() as table:
+        table.create()
+    reader = IngestReader(
+        options, RowBuilder(StructType([StructField("content", BinaryType())]), "ignore", "_rescued")
+    )
+    try:
+        start = reader.initialOffset()
+        assert reader.latestOffset(start, ReadMaxFiles(9)) == start
+        site.put("in/a")
+        end = reader.latestOffset(start, ReadMaxFiles(9))
+        [part] = reader.partitions(start, end)
+        assert [each.file.path for each in part.value.slices] == ["in/a"]
+        progress = reader.reportLatestOffset()
+        assert progress is not None
+        assert (progress["counters"]["notified"], progress["counters"]["listed"]) == (1, 0)
+    finally:
+        reader.stop()
+    assert waiting(ministack, site) == {"waiting": 0, "hidden": 0}
+
+
 def test_a_missing_queue_is_an_error(site: Site) -> None:
     """Nothing is read: the user has to correct the name."""
     wrong = Site("any", "no-such-queue", site.directory, site.options)
