@@ -25,7 +25,8 @@ from support.namespace import Model, outcome
 #: Name and arguments of an operation.
 Action: TypeAlias = Sequence[str]
 
-_ACTIONS: Mapping[str, tuple[Callable[..., object], Callable[..., object]]] = {
+#: The operations, as calls of a namespace and of a plain tree.
+ACTIONS: Mapping[str, tuple[Callable[..., object], Callable[..., object]]] = {
     "write": (
         lambda lake, path, body: lake.write(path, body.encode(), parents=False),
         lambda model, path, body: model.write(path, body.encode(), overwrite=True, parents=False),
@@ -84,10 +85,10 @@ def main() -> None:
     lake.describe()
     draw = random.Random(options["seed"])
     for number in range(options["operations"]):
-        action = _drawn(draw, f"{options['seed']}-{number}")
+        action = drawn_action(draw, f"{options['seed']}-{number}")
         _report("begins", time.monotonic(), *action)
         try:
-            _ACTIONS[action[0]][0](lake, *action[1:])
+            ACTIONS[action[0]][0](lake, *action[1:])
             end = "done"
         except OutcomeUnknown:
             end = "unknown"
@@ -97,7 +98,8 @@ def main() -> None:
     lake.close()
 
 
-def _drawn(draw: random.Random, body: str) -> Action:
+def drawn_action(draw: random.Random, body: str) -> Action:
+    """Return a random operation on paths of the names ``a`` and ``b``."""
     kind = draw.choice((*_USUAL, *_USUAL, "sweep", "collect"))
     paths = ["/".join(draw.choice("ab") for _ in range(draw.choice((1, 1, 2, 3)))) for _ in range(2)]
     if kind in ("write", "create"):
@@ -162,7 +164,7 @@ def explained(calls: Sequence[Call], before: Model, after: Model) -> bool:
             if call.outcome == "unknown":
                 pending.append((model, rest))
             changed = model.copy()
-            if outcome(lambda: _ACTIONS[call.action[0]][1](changed, *call.action[1:])) is None:  # noqa: B023
+            if outcome(lambda: ACTIONS[call.action[0]][1](changed, *call.action[1:])) is None:  # noqa: B023
                 pending.append((changed, rest))
     return False
 
