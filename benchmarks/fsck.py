@@ -285,7 +285,7 @@ def ratios_of(results: Sequence[Result]) -> dict[str, float]:
             ratios[f"{mode}_cpu_per_million"] = next(filter(None, by_place)).cpu_per_million
     verified = sorted((each for each in results if each.mode == "verify"), key=lambda each: each.number)
     drivers = [each.driver + each.jvm for each in verified if each.where == "cluster2"]
-    if drivers:
+    if len(drivers) > 1:
         ratios["driver_memory_growth"] = drivers[-1] / drivers[0]
     for each in verified:
         two = found.get(("verify", each.number, "cluster2"))
