@@ -174,7 +174,7 @@ def _session(row: Row) -> Iterator[SparkSession]:
         scratch = Path(stack.enter_context(temporary))
         conf = {**_CONF, "spark.local.dir": str(scratch)}
         if isinstance(master, int):
-            # Half of a worker's memory is for the Python processes of its executor.
+            # For the JVM of an executor: Spark does not count the memory of its Python processes.
             cluster = stack.enter_context(Workers(scratch, HOSTS[:master], memory="1g"))
             master = cluster.master
         spark = commitlog.spark.session(master, conf)

@@ -111,6 +111,7 @@ def test_an_inventory_shows_the_same(place: Place, spark: SparkSession, format: 
     assert compared(place.check(spark)) == compared(expected)
 
 
+@pytest.mark.all
 def test_an_old_inventory_shows_nothing_wrong(place: Place, spark: SparkSession) -> None:
     """Files that were written since are looked up."""
     inventory = place.take_inventory("Parquet")

@@ -110,6 +110,7 @@ def test_repairs_are_those_of_one_process(place: Place, spark: SparkSession, tmp
     assert commitlog.spark.fsck(spark, LAKE, metadata=place.metadata, **HOW).is_clean
 
 
+@pytest.mark.all
 def test_progress_is_shown_and_the_rate_is_kept(place: Place, spark: SparkSession) -> None:
     """The steps have the numbers of records, and a rate that is high enough changes nothing."""
     shown: list[StepProgress] = []
