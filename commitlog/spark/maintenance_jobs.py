@@ -40,6 +40,7 @@ from commitlog.namespace.partitioned.pruning import PartitionedDiff, Partitioned
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespaces import metadata_table_url, open_namespace, parse_url
 from commitlog.spark.cluster import NamespacePlace, SparkEngine
+from commitlog.spark.inventory import open_inventory
 from commitlog.stores.api import ObjectInfo
 from commitlog.urls import Url
 
@@ -194,7 +195,7 @@ def prune(
     leases: str | Url | None = None,
     probe_report: ProbeReport | None = None,
     partitions: int | None = None,
-    inventory: Dataset[ObjectInfo] | None = None,
+    inventory: str | Url | None = None,
     few_files: int = FEW_FILES,
     journal: str | Url | None = None,
     job_id: str | None = None,
@@ -213,8 +214,8 @@ def prune(
         path, older_than, empty_store: see `Bindings.prune`.
         metadata, store, commit, leases, probe_report: see `fsck`.
         partitions: a quarter of the number of units of a level; by default twice the number of cores.
-        inventory: the objects of the store, in place of a listing. If it is outdated, files stay whose
-            objects were removed since.
+        inventory: URL of an S3 Inventory of the store's bucket, which is read in place of a listing; see
+            `fsck`. Files stay whose objects were removed since.
         few_files: number of imported files up to which each costs a HEAD, and nothing is listed.
         journal, job_id: see `import_objects`. What a repeated call leaves out, its report has. A listing
             for imported files is repeated.
@@ -224,12 +225,12 @@ def prune(
     """
     options = {"commit": commit, "leases": leases, "probe_report": probe_report}
     job = _Job.of(spark, namespace, metadata, store, options, partitions, journal, job_id)
-    with job.run() as (opened, _):
+    with job.run() as (opened, open_access):
         work = PartitionedPrune(
             engine=job.engine,
             open_namespace=job.opener(),
             open_journal=job.open_journal,
-            inventory=inventory,
+            inventory=job.inventory(inventory, opened, open_access),
             few=few_files,
         )
         return work.prune(
@@ -249,7 +250,7 @@ def diff(
     leases: str | Url | None = None,
     probe_report: ProbeReport | None = None,
     partitions: int | None = None,
-    inventory: Dataset[ObjectInfo] | None = None,
+    inventory: str | Url | None = None,
     few_files: int = FEW_FILES,
     progress: Callable[[int], object] | None = None,
 ) -> list[Difference]:
@@ -271,11 +272,11 @@ def diff(
     """
     options = {"commit": commit, "leases": leases, "probe_report": probe_report}
     job = _Job.of(spark, namespace, metadata, store, options, partitions, None, None)
-    with job.run() as (opened, _):
+    with job.run() as (opened, open_access):
         work = PartitionedDiff(
             engine=job.engine,
             open_namespace=job.opener(),
-            inventory=inventory,
+            inventory=job.inventory(inventory, opened, open_access),
             few=few_files,
         )
         found = work.diff(opened, path, prefix=prefix, progress=progress)
@@ -336,6 +337,14 @@ class _Job:
             grace=grace,
             **place.options,
         )
+
+    def inventory(
+        self, url: str | Url | None, opened: Namespace, open_access: OpenAccess
+    ) -> Dataset[ObjectInfo] | None:
+        """Return the objects of an inventory, if there is one."""
+        if url is None:
+            return None
+        return open_inventory(url, opened.store.url).objects(self.engine, open_access, None)
 
     @contextmanager
     def run(self) -> Iterator[tuple[Namespace, OpenAccess]]:

@@ -10,7 +10,14 @@ from commitlog._util.parsing import parse_seconds
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import Exit, print_error
 from commitlog.cli.fs.paths import path_of
-from commitlog.cli.namespace.cluster import job_arguments, job_options, run_on_spark, spark_option
+from commitlog.cli.namespace.cluster import (
+    check_inventory,
+    inventory_option,
+    job_arguments,
+    job_options,
+    run_on_spark,
+    spark_option,
+)
 from commitlog.cli.namespace.importing import prefix_in
 from commitlog.cli.output import counted, duration, json_option, print_json, printable
 from commitlog.cli.parameters import DURATION, ParsedParameter
@@ -146,6 +153,7 @@ def sync(connection: Connection, url: str, empty_store: bool, json: bool) -> Non
 )
 @_empty_store
 @spark_option("Read directories and remove records")
+@inventory_option("With --spark: an S3 Inventory to read in place of a listing.")
 @job_options
 @json_option
 @namespace_options
@@ -155,6 +163,7 @@ def prune(
     older_than: float | None,
     empty_store: bool,
     spark: str | None,
+    inventory: str | None,
     journal: str | None,
     job_id: str | None,
     json: bool,
@@ -172,6 +181,7 @@ def prune(
     Example:
       commitlog namespace prune commitlog://lake/in
     """
+    check_inventory(spark, inventory)
     job = job_arguments(spark, journal, job_id)
     at = path_of(connection, url)
     with counted("directories") as count:
@@ -192,6 +202,7 @@ def prune(
                 at.path,
                 older_than=older_than,
                 empty_store=empty_store,
+                inventory=inventory,
                 progress=progress,
                 **job,
                 **connection.namespace_arguments(name),

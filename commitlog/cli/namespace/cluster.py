@@ -10,7 +10,15 @@ import click
 from commitlog.cli.output import step_line
 from commitlog.errors import ConfigurationError
 
-__all__ = ["fsck_on_spark", "job_arguments", "job_options", "run_on_spark", "spark_option"]
+__all__ = [
+    "check_inventory",
+    "fsck_on_spark",
+    "inventory_option",
+    "job_arguments",
+    "job_options",
+    "run_on_spark",
+    "spark_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,6 +34,21 @@ def spark_option(help: str) -> Callable[[F], F]:
         metavar="MASTER",
         help=f"{help} on the executors of this Spark master, such as spark://host:7077.",
     )
+
+
+def inventory_option(help: str) -> Callable[[F], F]:
+    """Return the option ``--inventory``.
+
+    Args:
+        help: which options it requires, and what is read.
+    """
+    return click.option("--inventory", metavar="URL", help=help)
+
+
+def check_inventory(spark: str | None, inventory: str | None) -> None:
+    """Raise `UsageError` for an inventory without a cluster that reads it."""
+    if inventory is not None and spark is None:
+        raise click.UsageError("--inventory requires --spark")
 
 
 def job_options(command: F) -> F:

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from commitlog.cli.connection import Connection, namespace_options, write_units_option
 from commitlog.cli.exit_status import Exit, PredicateCommand
-from commitlog.cli.namespace.cluster import fsck_on_spark, spark_option
+from commitlog.cli.namespace.cluster import fsck_on_spark, inventory_option, spark_option
 from commitlog.cli.output import counted, json_option, moment, print_json, printable, readable
 from commitlog.cli.parameters import DURATION
 from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome, RepairReport
@@ -49,11 +49,7 @@ __all__ = ["fsck"]
     help="Time after which findings are checked again, before they are reported.",
 )
 @spark_option("Check and repair")
-@click.option(
-    "--inventory",
-    metavar="URL",
-    help="With --spark, and --objects or --orphans: an S3 Inventory to read in place of a listing.",
-)
+@inventory_option("With --spark, and --objects or --orphans: an S3 Inventory to read, not a listing.")
 @write_units_option
 @json_option
 @namespace_options

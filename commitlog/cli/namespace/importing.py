@@ -11,7 +11,14 @@ import click
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import Exit, Interrupted, PredicateCommand, print_error
 from commitlog.cli.fs.paths import matches, path_of, url_of
-from commitlog.cli.namespace.cluster import job_arguments, job_options, run_on_spark, spark_option
+from commitlog.cli.namespace.cluster import (
+    check_inventory,
+    inventory_option,
+    job_arguments,
+    job_options,
+    run_on_spark,
+    spark_option,
+)
 from commitlog.cli.output import counted, json_option, note, print_json, printable, readable
 from commitlog.cli.urls import refuse_secrets
 from commitlog.errors import ConfigurationError
@@ -150,10 +157,16 @@ def prefix_in(namespace: Namespace, url: str) -> str:
     help="Also find objects below STORE_URL, the origin of the import, that have no file.",
 )
 @spark_option("Compare files and objects")
+@inventory_option("With --spark: an S3 Inventory to read in place of a listing.")
 @json_option
 @namespace_options
 def diff(
-    connection: Connection, urls: tuple[str, ...], source: str | None, spark: str | None, json: bool
+    connection: Connection,
+    urls: tuple[str, ...],
+    source: str | None,
+    spark: str | None,
+    inventory: str | None,
+    json: bool,
 ) -> None:
     """Show differences between the store and the namespace, at and below URLs.
 
@@ -175,6 +188,7 @@ def diff(
     """
     if source is not None and len(urls) > 1:
         raise click.UsageError("--with takes one directory: give one URL")
+    check_inventory(spark, inventory)
     differences = 0
     for url in urls:
         for each in matches(connection, url):
@@ -185,9 +199,8 @@ def diff(
                 else:
                     name = each.namespace.name
                     arguments = connection.namespace_arguments(name)
-                    found = run_on_spark(
-                        spark, "diff", name, each.path, prefix=prefix, progress=count, **arguments
-                    )
+                    arguments |= {"prefix": prefix, "inventory": inventory, "progress": count}
+                    found = run_on_spark(spark, "diff", name, each.path, **arguments)
                 for difference in found:
                     differences += 1
                     _clear_line()

@@ -140,6 +140,22 @@ def test_errors_are_typed(place: Place, spark: SparkSession) -> None:
 
 
 @pytest.mark.all
+def test_lost_files_are_found_in_an_inventory(place: Place, spark: SparkSession) -> None:
+    """And removed, but not a file whose object was lost since."""
+    for name in "abc":
+        place.at.store.put(f"raw/{name}", b"1")
+    place.at.lake.maintenance.import_objects("raw/", "in")
+    place.at.store.delete("raw/a")
+    inventory = place.take_inventory("Parquet")
+    place.at.store.delete("raw/b")
+    options: dict[str, Any] = {"metadata": place.metadata, "partitions": 2, "inventory": inventory}
+    [found] = commitlog.spark.diff(spark, LAKE, "in", **options)
+    assert (found.status.path, found.kind) == ("in/a", "missing")
+    assert commitlog.spark.prune(spark, LAKE, "in", **options).files == 1
+    assert [each.path for each in place.at.lake.list("in")] == ["in/b", "in/c"]
+
+
+@pytest.mark.all
 def test_the_command_reads_an_inventory(place: Place) -> None:
     """It says of which time it is."""
     lose_object(place.at)
