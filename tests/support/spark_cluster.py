@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import psutil
 import pyarrow as pa
 import pyspark.cloudpickle
 from pyspark import TaskContext
@@ -205,6 +206,12 @@ class Workers:
         name = "org.apache.spark.deploy.worker.Worker"
         command = [*_java(), name, "--host", host, *options, *work, self.master]
         self._start(host, command, SPARK_LOCAL_IP=host)
+
+    def kill_host_of(self, pid: int) -> None:
+        """Kill the worker, with its executors, that has started a process."""
+        above = {process.pid for process in psutil.Process(pid).parents()}
+        [host] = [host for host in self._hosts if self._processes[host].pid in above]
+        self.kill(host)
 
     def kill(self, name: str) -> None:
         """Kill the worker on a host with its processes, except for Spark's Python processes."""

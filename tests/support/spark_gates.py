@@ -33,6 +33,11 @@ class Gate:
         """The port for a `Trap`."""
         return int(self._listener.getsockname()[1])
 
+    @property
+    def pid(self) -> int:
+        """The id of the process that came last."""
+        return self._pid
+
     def wait(self, job: Future[Any] | None = None) -> None:
         """Return once a job waits here; fail if `job` ends before."""
         for _ in range(int(PATIENCE * 10)):

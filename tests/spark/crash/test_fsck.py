@@ -30,6 +30,7 @@ from support.damage import lose, wrong_record
 from support.namespace_clients import Client
 from support.restore import LAKE, World, fill
 from support.selection import wanted, with_all, with_all_but
+from support.spark_cluster import Workers
 from support.spark_driver import Driver
 from support.spark_fsck import FsckCall, Stop, running
 from support.spark_gates import Gate
@@ -344,6 +345,42 @@ def test_a_driver_is_killed(
     CHECKS[mode](spark, left.place, left.call)
 
 
+WORKERS = [
+    ("verify", "log"),
+    ("verify", "table"),
+    ("verify", "fold"),
+    ("repair", "fold"),
+    ("restore", "log"),
+    ("restore", "fold"),
+    ("restore", "parts"),
+    ("restore", "rows"),
+    ("replace", "removal"),
+    ("replace", "rows"),
+    ("relog", "table"),
+    ("relog", "parts"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "step"), with_all_but(lambda *case: case == ("replace", "removal"), WORKERS)
+)
+def test_the_process_of_a_task_is_killed(
+    spark: SparkSession, tmp_path: Path, mode: str, step: str
+) -> None:
+    """Spark runs the task again. The call succeeds, and has the result of a single process."""
+    place = new_place(tmp_path / "place", mode)
+    call = place.call(mode, step)
+    with running(spark, call) as (done,):
+        done.result()
+    assert call.stop is not None and Path(call.stop.flag).exists()
+    if mode == "verify":
+        assert reported(spark, place) == kinds(done.result().findings)
+    if mode in ("restore", "replace"):
+        check_copy(place)
+    else:
+        CHECKS[mode](spark, place, call)
+
+
 # -- two calls at once ---------------------------------------------------------------------------------
 
 
@@ -443,8 +480,8 @@ def test_two_calls_at_once(spark: SparkSession, rivals: dict[str, Rival], name: 
 #: Operations of each client before a call, during it, and after it.
 EACH = 8
 
-#: The kinds of tables.
-TABLES = ["sqlite"]
+#: The kinds of tables; those in DynamoDB are on a local server.
+TABLES = ["sqlite", with_all("dynamodb", marks=[pytest.mark.servers])]
 
 
 @pytest.fixture
@@ -571,3 +608,33 @@ def test_a_rewrite_fences_clients_that_go_on(spark: SparkSession, tmp_path: Path
     with place.open("expected") as lake:
         for client in started:
             client.check(lake)
+
+
+# -- hosts of a cluster that die -----------------------------------------------------------------------
+
+
+@pytest.mark.all
+@pytest.mark.parametrize(
+    ("mode", "step"), [("verify", "fold"), ("restore", "rows"), ("replace", "removal")]
+)
+def test_a_host_of_a_cluster_is_killed(
+    spark: SparkSession, tmp_path: Path, mode: str, step: str
+) -> None:
+    """The other host runs its tasks again, and computes what was on its disks. The call succeeds."""
+    place = new_place(tmp_path / "place", mode)
+    conf = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "512m"}
+    with Workers(tmp_path) as hosts, Gate() as gate:
+        call = place.call(mode, step, gate.port)
+        call = evolve(call, master=hosts.master, conf={**conf, "spark.driver.host": "127.0.0.1"})
+        with Driver(tmp_path, [call], program="support.spark_fsck") as driver:
+            gate.wait(driver.jobs[0])
+            hosts.kill_host_of(gate.pid)
+            gate.kill()
+            assert driver.error(0) is None
+    if mode == "verify":
+        with place.open() as lake:
+            options = {name: call.options[name] for name in ("grace", "objects", "orphans")}
+            expected = lake.maintenance.fsck(**options).findings
+        assert reported(spark, place) == kinds(expected)
+    else:
+        check_copy(place)
