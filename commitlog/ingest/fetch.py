@@ -64,13 +64,27 @@ class Pinned:
                 whole = self.fetched.result()
                 data = evolve(whole, data=whole.data[start:end])
         except NotFound:
-            raise InputMissing(f"{path!r} was listed, but does not exist any more") from None
-        if not same_etag(data.etag, self.file.etag) or data.size != self.file.size:
-            raise InputChanged(
-                f"{path!r} had etag {self.file.etag} and {self.file.size} bytes when it was listed,"
-                f" and has {data.etag} and {data.size} now"
-            )
+            raise self._missing() from None
+        self._compare(data.etag, data.size)
         return data
+
+    def check(self) -> None:
+        """Raise as `get` if the object is not the version that was listed. It reads no bytes."""
+        try:
+            found = self.store.head(self.file.path)
+        except NotFound:
+            raise self._missing() from None
+        self._compare(found.etag, found.size)
+
+    def _missing(self) -> InputMissing:
+        return InputMissing(f"{self.file.path!r} was listed, but does not exist any more")
+
+    def _compare(self, etag: str, size: int) -> None:
+        if not same_etag(etag, self.file.etag) or size != self.file.size:
+            raise InputChanged(
+                f"{self.file.path!r} had etag {self.file.etag} and {self.file.size} bytes when it was"
+                f" listed, and has {etag} and {size} now"
+            )
 
 
 class Fetch:

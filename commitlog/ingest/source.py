@@ -70,6 +70,9 @@ class Ingest:
         backoff: retry policy for a step with an unknown outcome, or that another driver did first.
         new_id: returns a new id for each call.
 
+    Attributes:
+        planned: the last epoch that this instance has planned, whose files were listed just before.
+
     Methods raise the errors of the store and the table. Every call can be repeated after an error.
     """
 
@@ -108,6 +111,7 @@ class Ingest:
         self._sweeps: tuple[int, int] | None = None  # how many must be completed, and then it ends
         self._counters = Counters(source=settings.source)
         self._problems_counted: float | None = None
+        self.planned: int | None = None
 
     def initial_offset(self) -> dict[str, Any]:
         """Return the offset before the first epoch. Create the source's state if there is none."""
@@ -343,6 +347,8 @@ class Ingest:
                 seen_files.add(row)
             seen_files.forget([range for range in plan.remove if range.startswith(ROWS)])
             seen_files.revision = written.revision
+            if written.epoch > state.epoch:
+                self.planned = written.epoch
             self._done_with(plan)
         return written
 

@@ -90,8 +90,8 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
         rule="a slice is read only from the version that was listed",
         edit=Edit(
             (
-                "Pinned.get",
-                "if not same_etag(data.etag, self.file.etag) or data.size != self.file.size:",
+                "Pinned._compare",
+                "if not same_etag(etag, self.file.etag) or size != self.file.size:",
                 "if False:",
             )
         ),
