@@ -31,6 +31,10 @@ SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
 #: Names of jars of this library.
 _JARS = "commitlog-spark*.jar"
 
+#: The classes that Spark finds by the names of their formats, and the file that names them.
+_FORMATS = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_CLASSES = "io.commitlog.IngestProvider\n"
+
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 
 #: The date of the files in the jar, so that the same source gives the same jar.
@@ -62,7 +66,7 @@ def check_spark(version: str) -> None:
 
 def jar_name() -> str:
     """Return the file name of the jar for the source in this version of the library."""
-    digest = hashlib.sha256(b"\0".join(_sources().values())).hexdigest()
+    digest = hashlib.sha256(b"\0".join([*_sources().values(), _CLASSES.encode()])).hexdigest()
     return f"commitlog-spark-{digest[:16]}.jar"
 
 
@@ -133,8 +137,9 @@ def _build(sources: Mapping[str, bytes], scratch: Path, spark_home: Path) -> Pat
         )
     jar = scratch / "commitlog.jar"
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in found:
-            entry = zipfile.ZipInfo(str(file.relative_to(classes)), _DATE)
+        content = {str(file.relative_to(classes)): file.read_bytes() for file in found}
+        for name, data in {**content, _FORMATS: _CLASSES.encode()}.items():
+            entry = zipfile.ZipInfo(name, _DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, file.read_bytes())
+            archive.writestr(entry, data)
     return jar

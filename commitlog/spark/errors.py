@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 from commitlog import errors
 from commitlog.errors import CommitError, JobAlreadyCommitted, PublishIncomplete
@@ -23,16 +23,29 @@ def error_of(error: BaseException) -> CommitError | None:
     configured committer. `write` and `compact` raise the library's errors themselves.
 
     Args:
-        error: the exception that Spark raised, in a classic session or with Spark Connect.
+        error: the exception that Spark raised, in a classic session or with Spark Connect; or that of a
+            streaming query, from ``query.exception()``.
 
     The returned error has its original class and message. Attributes such as ``version`` have their
     defaults, because Spark carries only the message.
     """
     if isinstance(error, CommitError):
         return error
+    cause: Any = error
+    while cause is not None:
+        # A classic session hides the causes of its exceptions, unless it shows the JVM's stack traces.
+        found = _named(str(cause)) or _named(getattr(cause, "_stackTrace", None) or "")
+        if found is not None:
+            return found
+        cause = getattr(cause, "_cause", None)
+    return None
+
+
+def _named(text: str) -> CommitError | None:
+    """Return the error of this library in the text of an exception."""
     # The root cause comes last. A suppressed exception is a failure of the abort after it, and says
     # nothing about the commit.
-    _, _, cause = f"\n{error}".rpartition("\nCaused by: ")
+    _, _, cause = f"\n{text}".rpartition("\nCaused by: ")
     cause, _, _ = cause.partition("\n\tSuppressed: ")
     known = [(name, text) for name, text in _NAMED.findall(cause) if name in errors.__all__]
     if not known:

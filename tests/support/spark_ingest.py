@@ -18,7 +18,7 @@ from attrs import asdict, define, evolve, field, frozen
 
 from commitlog.ingest import INGEST_SCHEMA, IngestAdmin, Problem, StateTable
 from commitlog.ingest.source_state import SourceState
-from commitlog.spark.ingest.options import IngestOptions
+from commitlog.spark.ingest.options import SPARK_FORMAT, IngestOptions
 from commitlog.spark.session_conf import active
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_store_url, parse_table_url
@@ -38,6 +38,7 @@ _NAME = "Ein gang ü%20+=1"
 
 #: Columns of text files, and the expressions of a flow.
 TEXT = "value STRING, _metadata STRUCT<file_path: STRING, offset: BIGINT>"
+SPARK_TEXT = "value STRING, _metadata STRUCT<file_path: STRING>"
 DIGESTS = ("_metadata.file_path AS file", "upper(value) AS text", "sha2(value, 256) AS digest")
 
 Row = tuple[str, str, str]
@@ -54,7 +55,8 @@ class Flow:
         out: URL of the output.
         sink: options of the output.
         checkpoint: directory of the query's checkpoint.
-        trap: the trap of the query.
+        trap: the trap of the query. If Spark reads the files, only the steps of the output have one.
+        format: the format of the source.
     """
 
     source: Mapping[str, str]
@@ -64,6 +66,7 @@ class Flow:
     sink: Mapping[str, str]
     checkpoint: str
     trap: BatchTrap | None = None
+    format: str = "commitlog_ingest"
 
     def to_json(self) -> str:
         """Return the flow as text."""
@@ -78,12 +81,13 @@ class Flow:
 
     def start(self, spark: SparkSession, **trigger: Any) -> StreamingQuery:
         """Start the query; without a trigger, it reads all files and ends."""
-        names = ("commitlog_ingest", "commitlog")
+        names = (self.format, "commitlog")
         if self.trap is not None:
             formats = trapped(self.trap)
             for each in formats:
                 spark.dataSource.register(each)
-            names = (formats[0].name(), formats[1].name())
+            by_spark = self.format == SPARK_FORMAT
+            names = (self.format if by_spark else formats[0].name(), formats[1].name())
 
         def start() -> StreamingQuery:
             with active(spark):
@@ -160,6 +164,12 @@ class Landing:
     def with_options(self, **options: str) -> Landing:
         """Return the same with further options of the source."""
         return evolve(self, flow=evolve(self.flow, source={**self.flow.source, **options}))
+
+    def by_spark(self) -> Landing:
+        """Return the same with Spark's own readers."""
+        source = {name: value for name, value in self.flow.source.items() if name != "sliceBytes"}
+        flow = evolve(self.flow, source=source, columns=SPARK_TEXT, format=SPARK_FORMAT)
+        return evolve(self, flow=flow)
 
     def rows_of(self, *paths: str) -> list[Row]:
         """Return the expected rows of the last versions of some files."""

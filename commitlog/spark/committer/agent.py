@@ -8,8 +8,9 @@ answer is one line of JSON::
     {"version": 1, "id": 2, "call": "begin", "path": "/data/out", …}
     {"id": 2, "error": "commitlog.errors.JobAlreadyCommitted: job 'daily' is part of …"}
 
-Answers come in any order. The calls are those of `commitlog.spark.committer.jobs.JobCommitter`. Secrets
-travel through this pipe only, never in arguments or in the environment.
+Answers come in any order. The calls are those of `commitlog.spark.committer.jobs.JobCommitter`, and,
+with the prefix ``ingest.``, those of `commitlog.spark.ingest.scans.ScanPlanner` for streaming sources.
+Secrets travel through this pipe only, never in arguments or in the environment.
 
 The agent ends when its standard input does: when the driver closes it, or is killed.
 """
@@ -24,6 +25,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, BinaryIO
 
 import commitlog
@@ -33,6 +35,9 @@ __all__ = ["PROTOCOL", "main", "serve"]
 
 #: Version of the requests and answers.
 PROTOCOL = 1
+
+#: The calls of streaming sources, without their prefix.
+_SCAN_CALLS = ("check", "latest_offset", "plan", "files", "stop")
 
 #: Maximum number of requests that are handled at the same time. Others wait.
 _REQUESTS = 64
@@ -113,16 +118,35 @@ def main() -> None:
     from commitlog.spark.committer.jobs import JobCommitter
 
     jobs = JobCommitter()
+    scans = _Scans()
     calls: dict[str, Handler] = {
         "hello": _hello,
         "begin": jobs.begin,
         "resume": jobs.resume,
         "commit": jobs.commit,
         "abort": jobs.abort,
+        **{f"ingest.{call}": partial(scans, call) for call in _SCAN_CALLS},
     }
     serve(requests, answers, calls)
     # A job under way has lost its driver. It ends here like that driver, and recover settles it.
     os._exit(0)
+
+
+class _Scans:
+    """The calls of streaming sources. Most drivers have none: the module is imported at the first."""
+
+    def __init__(self) -> None:
+        self._planner: Any = None
+        self._lock = threading.Lock()
+
+    def __call__(self, call: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        with self._lock:
+            if self._planner is None:
+                from commitlog.spark.ingest.scans import ScanPlanner
+
+                self._planner = ScanPlanner()
+        found: Mapping[str, Any] = getattr(self._planner, call)(request)
+        return found
 
 
 def _hello(request: Mapping[str, Any]) -> dict[str, Any]:

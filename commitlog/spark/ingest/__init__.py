@@ -8,6 +8,7 @@ See ``docs/ingest.md``. The modules, in the order in which a query passes them:
 * `reader`: the streaming reader, on the driver and in tasks; the rules are in `commitlog.ingest`
 * `cleaning`: the deletion or archiving of delivered files, in a thread next to the reader
 * `columns`: the columns of rows, from the content of files, their paths and their metadata
+* `scans`: the files of batches that Spark's own readers read, for the format ``commitlog_ingest_spark``
 * `progress`: a listener and metrics for the progress of queries
 
 Names are imported on first use, as in `commitlog.spark`.

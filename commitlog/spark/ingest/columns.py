@@ -6,6 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -23,7 +24,14 @@ from commitlog.spark.files.types import TypeMismatch, match_names
 from commitlog.spark.partitions import NULL
 from commitlog.spark.schema import arrow_schema, select, with_nulls
 
-__all__ = ["METADATA", "METADATA_COLUMN", "RowBuilder", "path_values"]
+__all__ = [
+    "METADATA",
+    "METADATA_COLUMN",
+    "RowBuilder",
+    "check_metadata",
+    "metadata_values",
+    "path_values",
+]
 
 #: Name of the column with the metadata of each record's file, and its possible fields.
 METADATA_COLUMN = "_metadata"
@@ -141,6 +149,11 @@ class RowBuilder:
             batch = batch.append_column(self._schema.field(METADATA_COLUMN), metadata)
         return select(with_nulls(batch, self._schema), self._schema)
 
+    def path_columns(self, path: str) -> dict[str, pa.Scalar]:
+        """Return the values of columns in a path, by column. Raises `InputUnreadable` as `rows`."""
+        values, _ = self._path_values(path)
+        return {name: _value(path, self.content.field(name), text) for name, text in values.items()}
+
     def _path_values(self, path: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
         """Return the values in a path: those of columns by the names of the columns, and the others."""
         values = path_values(path)
@@ -188,14 +201,28 @@ def _refuse_others(path: str, others: Mapping[str, pa.Array]) -> None:
             )
 
 
-def _metadata(records: Records, file: File, url: str, kind: pa.StructType) -> pa.Array:
-    values = {
+def check_metadata(schema: t.StructType, *, wanted: bool) -> None:
+    """Raise `ConfigurationError` if the column with metadata is wanted, and the schema lacks it."""
+    if wanted and METADATA_COLUMN not in schema.names:
+        raise ConfigurationError(
+            f"metadata is true, but the schema has no column {METADATA_COLUMN}: add it as"
+            f" {METADATA.simpleString()}, or with some of these fields"
+        )
+
+
+def metadata_values(file: File, url: str) -> dict[str, Any]:
+    """Return the fields of `METADATA` that all records of a file share; `url` is that of the store."""
+    return {
         "file_path": object_url(url, file.path),
         "file_name": posixpath.basename(file.path),
         "file_size": file.size,
         "file_modification_time": int(file.modified * 1_000_000),
         "etag": file.etag.strip('"'),
     }
+
+
+def _metadata(records: Records, file: File, url: str, kind: pa.StructType) -> pa.Array:
+    values = metadata_values(file, url)
     arrays = [
         records.offsets
         if each.name == "offset"

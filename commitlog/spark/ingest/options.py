@@ -12,7 +12,7 @@ from typing import get_args
 from attrs import field, frozen
 
 from commitlog.aws.sqs import SqsQueue
-from commitlog.errors import ConfigurationError
+from commitlog.errors import ConfigurationError, TableNotFound
 from commitlog.ingest import INGEST_SCHEMA, IngestSettings, PathFilter
 from commitlog.ingest.settings import Clean, Starting
 from commitlog.ingest.source import PARTITION_BYTES
@@ -32,7 +32,11 @@ from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
-__all__ = ["IngestOptions", "default_state"]
+__all__ = ["SPARK_FORMAT", "IngestOptions", "check_reader", "split_options"]
+
+#: The format whose files Spark's own readers read; see `commitlog.spark.ingest.scans`. It is in Java:
+#: Spark would refuse two implementations of one name.
+SPARK_FORMAT = "commitlog_ingest_spark"
 
 _LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "sliceBytes", "listLimit")
 _WHICH = ("glob", "pathGlobFilter", "hiddenFiles", "startingFrom", "ordered")
@@ -50,7 +54,11 @@ _OWN = (
     *_CLEANING,
     *_POLICIES,
     *_COLUMNS,
+    "reader",
 )
+
+#: Values of option ``reader``: whether Python or Spark reads the files. Each has a format of its own.
+_READERS = ("auto", "python", "spark")
 
 # Characters of a glob. A question mark is not one of them: it begins the options of a URL.
 _GLOB = re.compile(r"[*{\[]")
@@ -103,9 +111,10 @@ class IngestOptions:
         """Return the options from Spark; raise `ConfigurationError` for a wrong one."""
         kind = _format(options)
         found = OptionReader(options, (*_OWN, *kind.options))
+        found.choice("reader", _READERS)
         url, glob, connection = _locate(found)
         state, state_options = locate_table(found, "state")
-        state = default_state(url) if state is None else state
+        state = _default_state(url) if state is None else state
         if state is None:
             raise ConfigurationError(
                 "option state is missing: name the table for the state of the source, such as"
@@ -154,11 +163,76 @@ class IngestOptions:
         place = parse_table_url(self.state).with_options(self.state_options)
         return closing(open_table(place, INGEST_SCHEMA))
 
+    def check_table(self) -> None:
+        """Create the table of the state if it is a file.
+
+        Raises:
+            TableNotFound: there is no table, and it is not a file.
+            ConfigurationError: the default directory of the state cannot be created.
+        """
+        url = parse_table_url(self.state)
+        with self.opened_table() as table:
+            if url.scheme == "sqlite":
+                self._make_state_directory(url)
+                table.create()
+                return
+            try:
+                table.check()
+            except TableNotFound:
+                raise TableNotFound(
+                    f"there is no table {url} for the state: create it with"
+                    f" `commitlog table create --for ingest {url}`"
+                ) from None
+
+    def _make_state_directory(self, url: Url) -> None:
+        """Create the default directory of the state. Another directory may be misspelt."""
+        directory = os.path.dirname(url.name)
+        if self.state == _default_state(self.url):
+            try:
+                os.mkdir(directory)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                raise ConfigurationError(
+                    f"the state cannot be kept in {directory}: {error.strerror}. Create the directory to"
+                    " read, or name a table in option state"
+                ) from error
+
+
+def check_reader(options: Mapping[str, str], other: str, format: str) -> None:
+    """Raise `ConfigurationError` if option ``reader`` demands the other way to read.
+
+    Args:
+        options: the options from Spark.
+        other: the value that this format cannot satisfy.
+        format: the format that can.
+    """
+    value = _spelled(options).get("reader")
+    if value is not None and value.lower() == other:
+        raise ConfigurationError(f"option reader is {other!r}: use format {format!r}")
+
+
+def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the options of the source, and those that only a reader of files knows.
+
+    >>> split_options({"file_format": "csv", "header": "true"})
+    ({'file_format': 'csv'}, {'header': 'true'})
+    """
+    own = {name.lower() for name in _OWN}
+    is_own = {name: name.lower().replace("_", "") in own for name in options}
+    return (
+        {name: value for name, value in options.items() if is_own[name]},
+        {name: value for name, value in options.items() if not is_own[name]},
+    )
+
+
+def _spelled(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower().replace("_", ""): value for name, value in options.items()}
+
 
 def _format(options: Mapping[str, str]) -> type[InputFormat]:
     """Return the format of the files, which has options of its own."""
-    spelled = {name.lower().replace("_", ""): value for name, value in options.items()}
-    name = spelled.get("fileformat")
+    name = _spelled(options).get("fileformat")
     known = {each.lower(): each for each in INPUT_FORMATS}
     if name is None or name.lower() not in known:
         said = "is missing" if name is None else f"is {name!r}"
@@ -194,7 +268,7 @@ def _new_columns(options: OptionReader) -> NewColumns | None:
     return new
 
 
-def default_state(url: str) -> str | None:
+def _default_state(url: str) -> str | None:
     """Return the URL of a table next to the input, or None if the input is not a local directory."""
     parsed = parse_store_url(url)
     if parsed.scheme != "file":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import MutableMapping
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -12,15 +11,20 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from commitlog.errors import ConfigurationError, NotFound, TableNotFound
+from commitlog.errors import NotFound
 from commitlog.ingest import File, Pinned, StateTable
 from commitlog.spark.files import Columns
 from commitlog.spark.files.types import replace_null_types, unify_schemas
-from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, RowBuilder, path_values
-from commitlog.spark.ingest.options import IngestOptions, default_state
+from commitlog.spark.ingest.columns import (
+    METADATA,
+    METADATA_COLUMN,
+    RowBuilder,
+    check_metadata,
+    path_values,
+)
+from commitlog.spark.ingest.options import SPARK_FORMAT, IngestOptions, check_reader
 from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
 from commitlog.spark.versions import STREAM_READERS, require_pyspark
-from commitlog.urls import Url, parse_table_url
 
 if TYPE_CHECKING:
     from commitlog.spark.ingest.reader import IngestReader
@@ -42,6 +46,7 @@ class IngestDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         require_pyspark(STREAM_READERS, "format commitlog_ingest")
         super().__init__(options)
+        check_reader(options, "spark", SPARK_FORMAT)
         self._inferred = False
 
     @classmethod
@@ -73,50 +78,14 @@ class IngestDataSource(DataSource):
         new = options.new_columns or ("fail" if self._inferred else "ignore")
         builder = RowBuilder(nullable(schema), new, options.rescued_column)
         options.input.check(Columns(schema=builder.content, new=new))
-        if options.metadata and METADATA_COLUMN not in schema.names:
-            raise ConfigurationError(
-                f"metadata is true, but the schema has no column {METADATA_COLUMN}:"
-                f" add it as {METADATA.simpleString()}, or with some of these fields"
-            )
-        _check_table(options)
+        check_metadata(schema, wanted=options.metadata)
+        options.check_table()
         return IngestReader(options, builder)
-
-
-def _check_table(options: IngestOptions) -> None:
-    """Create the table of the state if it is a file; raise `TableNotFound` for a missing other table."""
-    url = parse_table_url(options.state)
-    with options.opened_table() as table:
-        if url.scheme == "sqlite":
-            _make_state_directory(options, url)
-            table.create()
-            return
-        try:
-            table.check()
-        except TableNotFound:
-            raise TableNotFound(
-                f"there is no table {url} for the state: create it with"
-                f" `commitlog table create --for ingest {url}`"
-            ) from None
-
-
-def _make_state_directory(options: IngestOptions, url: Url) -> None:
-    """Create the default directory of the state. Another directory may be misspelt."""
-    directory = os.path.dirname(url.name)
-    if options.state == default_state(options.url):
-        try:
-            os.mkdir(directory)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise ConfigurationError(
-                f"the state cannot be kept in {directory}: {error.strerror}. Create the directory to"
-                " read, or name a table in option state"
-            ) from error
 
 
 def _content(options: IngestOptions) -> t.StructType:
     """Return the columns of the files, as the state has them; infer them if it does not."""
-    _check_table(options)
+    options.check_table()
     with options.opened_table() as table:
         state = StateTable(table, options.settings.source)
         stored = state.schema()

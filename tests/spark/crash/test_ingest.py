@@ -83,22 +83,35 @@ STEPS = {
 
 
 #: On S3, the steps whose requests differ from those of a directory; the campaign has all steps.
-CASES = [("local", name) for name in STEPS] + [
-    ("s3", name)
-    for name in (
-        "before the epoch is stored",
-        "before Spark's offset log",
-        "when some slices are read",
-        "before the commit record",
-        "before it is published",
-        "before Spark's commit log",
-    )
-]
+CASES = (
+    [("local", name) for name in STEPS]
+    + [
+        ("s3", name)
+        for name in (
+            "before the epoch is stored",
+            "before Spark's offset log",
+            "when some slices are read",
+            "before the commit record",
+            "before it is published",
+            "before Spark's commit log",
+        )
+    ]
+    + [
+        # Spark's own readers.
+        ("local by Spark", name)
+        for name in (
+            "before the commit record",
+            "before it is published",
+            "before Spark's commit log",
+        )
+    ]
+)
 
 #: The steps of every run.
 ALWAYS = {
     "local": ("before the epoch is stored", "before it is published"),
     "s3": ("before the commit record",),
+    "local by Spark": ("before it is published",),
 }
 
 #: Two files in a batch, and files of more than a KiB in slices.
@@ -154,7 +167,9 @@ def places(
 ) -> Iterator[tuple[Landing, BatchTrap]]:
     """Yield a place with input for each case, with the trap of its step."""
     for number, (way, name) in enumerate(cases):
-        landing = new_landing(way, scratch / str(number), lambda: ministack, **LIMITS)
+        place, _, by_spark = way.partition(" by ")
+        landing = new_landing(place, scratch / str(number), lambda: ministack, **LIMITS)
+        landing = landing.by_spark() if by_spark else landing
         filled(landing)
         yield landing, STEPS[name].trap
 

@@ -57,6 +57,10 @@ def main(this: Round) -> dict[str, Any]:
             came[f"{name} {visibility}"] = steps(spark, f"{url}/{visibility}", output, options)
     spark.conf.unset("spark.commitlog.visibility")
     came["tables"] = tables(spark, this.tables)
+    came["ingested"] = {
+        "local": ingested(spark, f"{this.tables}/in put", this.tables),
+        "s3a": ingested(spark, f"{this.outputs['s3a'][0]}-in put", this.tables),
+    }
     came["data source"] = error_of(lambda: commitlog.spark.CommitlogDataSource)
     spark.stop()
     return came
@@ -165,6 +169,30 @@ def tables(spark: SparkSession, directory: str) -> dict[str, Any]:
     for table in ("parts", "saved"):
         with commitlog.connect(f"{directory}/{table}") as store:
             came[f"log of {table}"] = [record.mode for record in Output(store).log()]
+    return came
+
+
+def ingested(spark: SparkSession, place: str, scratch: str) -> dict[str, Any]:
+    """Read files as a stream with Spark's own readers; return the rows by format."""
+    came: dict[str, Any] = {}
+    for name in ("parquet", "orc", "json", "csv", "text"):
+        for day in (1, 2):
+            rows = spark.range(day, day + 2, numPartitions=1).selectExpr("cast(id as string) value")
+            rows.write.format(name).save(f"{place}/{name}/day=2026-01-0{day}")
+        key = f"{scratch}/{place.partition(':')[0].rpartition('/')[2]}-{name}"
+        stream = spark.readStream.format("commitlog_ingest_spark").option("fileFormat", name)
+        stream = stream.option("state", f"sqlite://{key}-state").option("maxFilesPerTrigger", 1)
+        stream = stream.schema("value string, day date, _metadata struct<file_size:bigint>")
+        found = stream.load(f"{place}/{name}").where("day > date'2026-01-01'")
+        writer = found.selectExpr("value", "cast(day as string) day", "_metadata.file_size > 0 as sized")
+        query = (
+            writer.writeStream.format("parquet")
+            .option("checkpointLocation", f"{key}-checkpoint")
+            .trigger(availableNow=True)
+            .start(f"{key}-out")
+        )
+        query.awaitTermination()
+        came[name] = sorted(list(row) for row in spark.read.parquet(f"{key}-out").collect())
     return came
 
 

@@ -101,7 +101,7 @@ def jar_of_newest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_committer_works(
     installation: Installation, jar_of_newest: Path, seaweedfs: Seaweedfs, tmp_path: Path
 ) -> None:
-    """All modes, failed and repeated jobs, on disk and by S3A, with the jar for the newest Spark."""
+    """All modes, failed and repeated jobs, ingest, on disk and by S3A, with the newest Spark's jar."""
     bucket = seaweedfs.new_bucket()
     settings = {
         "conf": {
@@ -135,6 +135,9 @@ def test_the_committer_works(
     assert f"errors.{expected}" in tables.pop("saved again")
     assert "errors.JobAlreadyCommitted: job 'second'" in tables.pop("inserted again")
     assert tables == TABLES
+    rows = [["2", "2026-01-02", True], ["3", "2026-01-02", True]]
+    of_formats = dict.fromkeys(("parquet", "orc", "json", "csv", "text"), rows)
+    assert came.pop("ingested") == {"local": of_formats, "s3a": of_formats}
     assert set(came) == {"local listed", "local logged", "s3a listed", "s3a logged"}
     for output, results in came.items():
         assert "errors.JobAlreadyCommitted: job 'first' is part of" in results.pop("again"), output

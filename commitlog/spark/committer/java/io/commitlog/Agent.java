@@ -3,6 +3,8 @@ package io.commitlog;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.File;
 import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.net.URI;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -119,6 +121,44 @@ final class Agent {
         }
     }
 
+    /**
+     * Sends a request of a streaming source and returns the answer. Throws CommitException with an error of the
+     * agent. An interrupt, by which Spark stops a query, ends it as Spark expects.
+     */
+    static JsonNode askForSource(Map request) {
+        Patience patience = Patience.untilInterrupted(0);
+        synchronized (LOCK) {
+            asking++;
+        }
+        boolean left = false;
+        try {
+            return ask(request, patience);
+        } catch (TimeoutException e) {
+            left = true;
+            throw new UncheckedIOException(new InterruptedIOException("interrupted while the commit agent worked"));
+        } finally {
+            if (!left) {
+                over(request, null);
+            }
+            patience.restore();
+        }
+    }
+
+    /** Sends a request to the agent if it runs, and drops the answer. */
+    static void tell(Map request) {
+        AgentProcess agent;
+        synchronized (LOCK) {
+            agent = current;
+        }
+        if (agent != null && agent.isRunning()) {
+            try {
+                agent.send(request);
+            } catch (IOException e) {
+                LOG.debug("the commit agent ended", e);
+            }
+        }
+    }
+
     /** Records the end of a request: its answer, or null if there is none. */
     private static void over(Map request, JsonNode answer) {
         Object call = request.get("call");
@@ -153,7 +193,7 @@ final class Agent {
                     over(request, null);
                 }
             }, "commitlog-agent-abort");
-        } else if (!"hello".equals(call) && !"resume".equals(call)) {
+        } else if (!"hello".equals(call) && !"resume".equals(call) && !"ingest.stop".equals(call)) {
             over(request, answer);
         }
     }
@@ -189,7 +229,7 @@ final class Agent {
                 if (i == 1) {
                     throw new CommitException(e.text(call), null);
                 }
-                throw unknown(cause + "\nNo other one was started: " + e.getMessage());
+                throw lost(call, cause + "\nNo other one was started: " + e.getMessage());
             }
             try {
                 JsonNode answer = agent.ask(request, patience);
@@ -200,7 +240,7 @@ final class Agent {
             } catch (IOException e) {
                 cause = "the commit agent ended during " + call + ", with " + agent.epitaph();
                 if (i == TRIES) {
-                    throw unknown(cause);
+                    throw lost(call, cause);
                 }
                 LOG.warn("{}; another one settles the outcome", cause);
                 request.put("again", Boolean.TRUE);
@@ -212,6 +252,12 @@ final class Agent {
     private static CommitException unknown(String problem) {
         return new CommitException("commitlog.errors.OutcomeUnknown: " + problem
             + "\nRun the job again with the same job id, which is committed once", null);
+    }
+
+    /** Returns the error for a request whose outcome is unknown. Those of sources can be repeated. */
+    private static CommitException lost(String call, String problem) {
+        return call.startsWith("ingest.") ? new CommitException("commitlog.errors.Unavailable: " + problem
+            + "\nStart the query again, which continues", null) : unknown(problem);
     }
 
     /** Starts another agent, if jobs under way need its heartbeats. */

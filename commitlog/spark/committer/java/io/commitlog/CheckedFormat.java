@@ -1,0 +1,131 @@
+package io.commitlog;
+
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.orc.OrcFileFormat;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+
+/**
+ * A file format of Spark whose readers compare each file with the version that was listed; see CheckedReader.
+ *
+ * Spark's planner knows Parquet and ORC by their classes, so these formats are subclasses. Others are proxies.
+ */
+final class CheckedFormat implements InvocationHandler {
+    private static final String PACKAGE = "org.apache.spark.sql.execution.datasources.";
+    private static final String READER = "buildReaderWithPartitionValues";
+
+    private final FileFormat format;
+    private final IngestBatch batch;
+
+    private CheckedFormat(FileFormat format, IngestBatch batch) {
+        this.format = format;
+        this.batch = batch;
+    }
+
+    /** Returns a format by its name. */
+    static FileFormat of(String name, IngestBatch batch) {
+        if (name.equals("parquet")) {
+            return new Parquet(batch);
+        } else if (name.equals("orc")) {
+            return new Orc(batch);
+        }
+        String type = name.equals("csv") ? "csv.CSVFileFormat"
+            : name.equals("json") ? "json.JsonFileFormat" : "text.TextFileFormat";
+        try {
+            FileFormat format = (FileFormat) Class.forName(PACKAGE + type).newInstance();
+            return (FileFormat) Proxy.newProxyInstance(CheckedFormat.class.getClassLoader(),
+                new Class[] {FileFormat.class, DataSourceRegister.class}, new CheckedFormat(format, batch));
+        } catch (ReflectiveOperationException e) {
+            throw new CommitException("commitlog.errors.NotSupported: this Spark has no " + PACKAGE + type, e);
+        }
+    }
+
+    public Object invoke(Object proxy, Method method, Object[] args) throws Throwable {
+        String name = method.getName();
+        if (name.equals(READER)) {
+            return reader(format, args, batch);
+        } else if (name.equals("equals")) {
+            return Boolean.valueOf(proxy == args[0]);
+        } else if (name.equals("hashCode")) {
+            return Integer.valueOf(System.identityHashCode(proxy));
+        }
+        try {
+            return method.invoke(format, args);
+        } catch (InvocationTargetException e) {
+            throw e.getCause();
+        }
+    }
+
+    /** Returns the reader of a format, which compares files. */
+    static Function1 reader(FileFormat format, Object[] args, IngestBatch batch) {
+        try {
+            Function1 reader = (Function1) Scala.method(format, READER, args.length).invoke(format, args);
+            return new CheckedReader(reader, batch.versions(), (SparkSession) args[0], (Configuration) args[6]);
+        } catch (InvocationTargetException e) {
+            if (e.getCause() instanceof RuntimeException) {
+                throw (RuntimeException) e.getCause();
+            }
+            throw new CommitException("no reader: " + e.getCause(), e.getCause());
+        } catch (ReflectiveOperationException e) {
+            throw new CommitException("this Spark has another FileFormat", e);
+        }
+    }
+
+    /** Parquet. */
+    static final class Parquet extends ParquetFileFormat {
+        private final transient IngestBatch batch;
+
+        Parquet(IngestBatch batch) {
+            this.batch = batch;
+        }
+
+        /** Called by Spark for Scala 2.13. */
+        public Function1 buildReaderWithPartitionValues(SparkSession session, StructType data, StructType partition,
+                StructType required, scala.collection.immutable.Seq filters,
+                scala.collection.immutable.Map options, Configuration conf) {
+            Object[] args = new Object[] {session, data, partition, required, filters, options, conf};
+            return CheckedFormat.reader(new ParquetFileFormat(), args, batch);
+        }
+
+        /** Called by Spark for Scala 2.12. */
+        public Function1 buildReaderWithPartitionValues(SparkSession session, StructType data, StructType partition,
+                StructType required, scala.collection.Seq filters, scala.collection.immutable.Map options,
+                Configuration conf) {
+            Object[] args = new Object[] {session, data, partition, required, filters, options, conf};
+            return CheckedFormat.reader(new ParquetFileFormat(), args, batch);
+        }
+    }
+
+    /** ORC. */
+    static final class Orc extends OrcFileFormat {
+        private final transient IngestBatch batch;
+
+        Orc(IngestBatch batch) {
+            this.batch = batch;
+        }
+
+        /** Called by Spark for Scala 2.13. */
+        public Function1 buildReaderWithPartitionValues(SparkSession session, StructType data, StructType partition,
+                StructType required, scala.collection.immutable.Seq filters,
+                scala.collection.immutable.Map options, Configuration conf) {
+            Object[] args = new Object[] {session, data, partition, required, filters, options, conf};
+            return CheckedFormat.reader(new OrcFileFormat(), args, batch);
+        }
+
+        /** Called by Spark for Scala 2.12. */
+        public Function1 buildReaderWithPartitionValues(SparkSession session, StructType data, StructType partition,
+                StructType required, scala.collection.Seq filters, scala.collection.immutable.Map options,
+                Configuration conf) {
+            Object[] args = new Object[] {session, data, partition, required, filters, options, conf};
+            return CheckedFormat.reader(new OrcFileFormat(), args, batch);
+        }
+    }
+}

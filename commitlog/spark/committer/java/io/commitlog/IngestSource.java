@@ -1,0 +1,137 @@
+package io.commitlog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.execution.streaming.Offset;
+import org.apache.spark.sql.execution.streaming.Source;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+
+/** A source of a running query. Spark calls it in the thread of the query. */
+final class IngestSource implements Source, SupportsTriggerAvailableNow {
+    final SparkSession session;
+    /** The session of the scans, whose settings decide how files become partitions. */
+    final SparkSession scans;
+    final StructType columns;
+    /** The answer to ingest.check. */
+    final JsonNode options;
+
+    private final Map request;
+    private boolean finite = false;
+    private String report; // null before the first offset
+
+    IngestSource(SparkSession session, StructType columns, Map request, JsonNode options) {
+        this.session = session;
+        this.columns = columns;
+        this.request = request;
+        this.options = options;
+        scans = (SparkSession) Scala.call(session, "cloneSession");
+        Map set = Scala.map(session.conf().getAll());
+        set(set, "spark.sql.files.openCostInBytes", options.get("open_cost"));
+        set(set, "spark.sql.files.maxPartitionBytes", options.get("partition_bytes"));
+        scans.conf().set("spark.sql.files.ignoreCorruptFiles", "false");
+        scans.conf().set("spark.sql.files.ignoreMissingFiles", "false");
+    }
+
+    private void set(Map present, String name, JsonNode value) {
+        if (!value.isNull() && !present.containsKey(name)) {
+            scans.conf().set(name, value.asText());
+        }
+    }
+
+    public StructType schema() {
+        return columns;
+    }
+
+    public void prepareForTriggerAvailableNow() {
+        finite = true;
+    }
+
+    public Option getOffset() {
+        throw new UnsupportedOperationException("latestOffset(Offset, ReadLimit) replaces it");
+    }
+
+    /** Returns the next offset. The agent applies the limits of the source. */
+    public org.apache.spark.sql.connector.read.streaming.Offset latestOffset(
+            org.apache.spark.sql.connector.read.streaming.Offset start, ReadLimit limit) {
+        Map asked = asking("ingest.latest_offset");
+        asked.put("start", start == null ? null : start.json());
+        asked.put("finite", Boolean.valueOf(finite));
+        JsonNode answer = Agent.askForSource(asked);
+        report = answer.get("report").asText();
+        return answer.get("offset").isNull() ? null : new Text(answer.get("offset").asText());
+    }
+
+    public org.apache.spark.sql.connector.read.streaming.Offset reportLatestOffset() {
+        return report == null ? null : new Text(report);
+    }
+
+    public Dataset getBatch(Option start, Offset end) {
+        return new IngestBatch(this, start.isDefined() ? ((Offset) start.get()).json() : null, end.json()).rows();
+    }
+
+    /** Does nothing: a request for the offset after `end` implies that `end` is done. */
+    public void commit(Offset end) {}
+
+    /** Does nothing. */
+    public void commit(org.apache.spark.sql.connector.read.streaming.Offset end) {}
+
+    public org.apache.spark.sql.connector.read.streaming.Offset initialOffset() {
+        throw new UnsupportedOperationException("Spark does not call it for such a source");
+    }
+
+    public org.apache.spark.sql.connector.read.streaming.Offset deserializeOffset(String json) {
+        return new Text(json);
+    }
+
+    public void stop() {
+        Agent.tell(asking("ingest.stop"));
+    }
+
+    public String toString() {
+        return "commitlog_ingest_spark[" + options.get("scheme").asText() + ":" + options.get("root").asText() + "]";
+    }
+
+    /** Returns the answer to a request about the batch between two offsets. */
+    JsonNode ask(String call, String start, String end) {
+        Map asked = asking(call);
+        asked.put("start", start);
+        asked.put("end", end);
+        return Agent.askForSource(asked);
+    }
+
+    private Map asking(String call) {
+        Map asked = new HashMap(request);
+        asked.put("call", call);
+        return asked;
+    }
+
+    /** Returns the options of Spark's reader. */
+    Map readerOptions() {
+        Map found = new HashMap();
+        for (Iterator i = options.get("options").fields(); i.hasNext();) {
+            Map.Entry entry = (Map.Entry) i.next();
+            found.put(entry.getKey(), ((JsonNode) entry.getValue()).asText());
+        }
+        return found;
+    }
+
+    /** An offset, as the agent spells it. */
+    private static final class Text extends Offset {
+        private final String json;
+
+        Text(String json) {
+            this.json = json;
+        }
+
+        public String json() {
+            return json;
+        }
+    }
+}

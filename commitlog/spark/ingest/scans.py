@@ -1,0 +1,489 @@
+"""Plans of file scans: what the format ``commitlog_ingest_spark`` asks of the commit agent.
+
+That format is in Java, in the committer's jar, and Spark's own readers read its files. Which files a
+batch has is decided here, by the same `Ingest` as for the format ``commitlog_ingest``, with the same
+state and the same offsets. So a query may change from one format to the other, with its checkpoint.
+
+Spark's readers do not know versions of files. So each file of a batch has a *version text*, which a task
+compares after it has read the file: the etag, or what identifies a file on a disk. An object that has
+changed fails the task, and the query. At its next start the batch is *replayed*: its files are compared
+before they are read, and the policies ``changed`` and ``missing`` apply to those that differ.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pyarrow as pa
+from attrs import field, frozen
+
+from commitlog.clock import SystemClock
+from commitlog.errors import (
+    ConfigurationError,
+    InputChanged,
+    InputMissing,
+    InputUnreadable,
+    NotSupported,
+)
+from commitlog.ingest import File, Ingest, Pinned, Quarantine, Slice, SourceMetadata
+from commitlog.ingest.offset import Offset
+from commitlog.paths import check_path
+from commitlog.spark.committer.s3a import s3_connection
+from commitlog.spark.ingest.columns import (
+    METADATA_COLUMN,
+    RowBuilder,
+    check_metadata,
+    metadata_values,
+)
+from commitlog.spark.ingest.options import (
+    SPARK_FORMAT,
+    IngestOptions,
+    check_reader,
+    split_options,
+)
+from commitlog.spark.schema import check_columns, load_schema, nullable
+from commitlog.stores.open import open_store
+from commitlog.urls import parse_store_url
+
+__all__ = ["ScanOptions", "ScanPlanner"]
+
+_PYTHON = 'use format "commitlog_ingest"'
+
+#: Options of Spark's readers by format, unless the query gives them, with names in lower case. Content
+#: that does not fit fails the query, and times without a zone are UTC, as when Python reads.
+_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "csv": {"mode": "FAILFAST", "enforceschema": "false", "timezone": "UTC"},
+    "json": {"mode": "FAILFAST", "timezone": "UTC"},
+    "orc": {},
+    "parquet": {},
+    "text": {},
+}
+
+#: Formats of files with a footer, which are never empty.
+_WITH_FOOTER = ("orc", "parquet")
+
+#: Options of Spark's file source that name files. Here the source does.
+_OF_LISTINGS = (
+    *("basepath", "cleansource", "filenameonly", "latestfirst", "maxcachedfiles"),
+    *("modifiedafter", "modifiedbefore", "recursivefilelookup", "sourcearchivedir"),
+)
+#: Options with which Spark's readers would drop content without a trace.
+_LOSSY = ("ignorecorruptfiles", "ignoremissingfiles")
+#: Options of the source that only Python's readers have.
+_OF_PYTHON = ("slicebytes", "samplefiles", "rescuedcolumn")
+
+#: Number of objects that are compared at the same time.
+_REQUESTS = 16
+
+#: Cost in bytes of opening a file, by which Spark fills its partitions: on S3, and on a disk.
+_OPEN_COST = 1024 * 1024
+_LOCAL_OPEN_COST = 128 * 1024
+
+#: Etag of a file that another program wrote: inode, size, and time in nanoseconds.
+_WEAK = re.compile(r"weak-([0-9a-f]+)-([0-9a-f]+)-([0-9a-f]+)")
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+@frozen(kw_only=True)
+class ScanOptions:
+    """Options of a query whose files Spark reads.
+
+    Attributes:
+        ingest: the options of the source.
+        spark: the options of Spark's reader.
+    """
+
+    ingest: IngestOptions
+    spark: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ScanOptions:
+        """Return the options from Spark.
+
+        Raises `ConfigurationError` for a wrong one, and `NotSupported` for one that only Python's
+        readers satisfy.
+        """
+        check_reader(options, "python", "commitlog_ingest")
+        own, rest = split_options(options)
+        ingest = IngestOptions.parse(own)
+        format = ingest.input.name
+        if format not in _DEFAULTS:
+            raise NotSupported(
+                f"format {SPARK_FORMAT!r} reads {', '.join(_DEFAULTS)}, not {format}: {_PYTHON}"
+            )
+        given = {name.lower().replace("_", "") for name in own}
+        for name in _OF_PYTHON:
+            if name in given:
+                raise NotSupported(f"option {name} is one of Python's readers: {_PYTHON}")
+        if (ingest.new_columns or "ignore") != "ignore":
+            raise NotSupported(f"Spark's readers ignore new columns; to find them, {_PYTHON}")
+        if ingest.settings.unreadable != "fail":
+            raise NotSupported(f"Spark's readers quarantine nothing: leave out unreadable, or {_PYTHON}")
+        if ingest.settings.cleans:
+            raise NotSupported(f"option cleanSource is not supported here: leave it out, or {_PYTHON}")
+        if ingest.notifications is not None:
+            raise NotSupported(f"option notifications is not supported here: leave it out, or {_PYTHON}")
+        spark = {name.lower(): value for name, value in rest.items()}
+        for name in _OF_LISTINGS:
+            if name in spark:
+                raise ConfigurationError(f"option {name} does not apply: the source names the files")
+        for name in _LOSSY:
+            if spark.get(name, "false").lower() != "false":
+                raise NotSupported(f"option {name} would lose records without a trace: leave it out")
+        return cls(ingest=ingest, spark={**_DEFAULTS[format], **spark, **dict.fromkeys(_LOSSY, "false")})
+
+
+@frozen(kw_only=True)
+class _Planned:
+    """A slice of a batch, and the columns in its path."""
+
+    epoch: int
+    slice: Slice
+    values: Mapping[str, pa.Scalar]
+
+    @property
+    def file(self) -> File:
+        return self.slice.file
+
+
+@frozen(kw_only=True)
+class _Query:
+    """The source of a running query, open.
+
+    Attributes:
+        options: its options.
+        fields: the names of the fields of the column with metadata, if there is one.
+        builder: knows its columns.
+        store: the store.
+        ingest: the source.
+        quarantine: stores problems.
+        resources: closes all of it.
+        plans: the last plan, by the texts of its offsets.
+        described: whether its settings are stored.
+        lock: held by each call.
+    """
+
+    options: ScanOptions
+    fields: Sequence[str]
+    builder: RowBuilder
+    store: Any
+    ingest: Ingest
+    quarantine: Quarantine
+    resources: ExitStack = field(repr=False)
+    plans: dict[tuple[str | None, str], list[_Planned]] = field(factory=dict, repr=False)
+    described: threading.Event = field(factory=threading.Event, repr=False)
+    lock: threading.Lock = field(factory=threading.Lock, repr=False)
+
+
+class ScanPlanner:
+    """Plans the batches of the streaming queries of a driver. Thread-safe.
+
+    Each request has ``query``: an id of the started query; ``options``: all options that Spark passes,
+    with the path; ``schema``: the columns in Spark's JSON; ``hadoop``: the settings of S3A, or None.
+    So any process can answer it, also one that replaces another. Every request can be repeated.
+    """
+
+    def __init__(self) -> None:
+        self._queries: dict[str, _Query] = {}
+        self._lock = threading.Lock()
+
+    def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Check the options and columns of a query; create the table of its state if that is a file.
+
+        Returns:
+            ``format``: the format of the files; ``options``: those for Spark's reader; ``open_cost`` and
+            ``partition_bytes``: sizes in bytes for Spark's partitions, the latter None for Spark's own;
+            ``scheme``, ``authority``, ``root``: the place of the files in Hadoop's terms.
+
+        Raises the errors of `ScanOptions.parse`, `NotSupported` for columns, and `TableNotFound`.
+        """
+        options = ScanOptions.parse(request["options"])
+        _builder(request)
+        check_metadata(load_schema(request["schema"]), wanted=options.ingest.metadata)
+        options.ingest.check_table()
+        given = {name.lower().replace("_", "") for name in request["options"]}
+        url = parse_store_url(options.ingest.url)
+        local = url.scheme == "file"
+        return {
+            "format": options.ingest.input.name,
+            "options": dict(options.spark),
+            "open_cost": _LOCAL_OPEN_COST if local else _OPEN_COST,
+            "partition_bytes": options.ingest.partition_bytes if "partitionbytes" in given else None,
+            "scheme": "file" if local else "s3a",
+            "authority": None if local else url.name,
+            "root": url.name if local else "/" + url.prefix,
+        }
+
+    def latest_offset(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the offset after ``start`` as ``offset``, and as ``report`` with the counters.
+
+        Args:
+            request: ``start``: the text of an offset, or None at the beginning; ``finite``: whether the
+                query ends with the files that exist now.
+
+        The offset is ``start`` if there is nothing new. Raises as `Ingest.latest_offset`.
+        """
+        query = self._query(request)
+        with query.lock:
+            if request["finite"]:
+                query.ingest.finish()
+            text = request["start"]
+            start = query.ingest.initial_offset() if text is None else json.loads(text)
+            latest = query.ingest.latest_offset(start)
+            if not query.described.is_set():
+                _describe(query)
+            report = json.dumps(query.ingest.counters().to_json(latest))
+            return {"offset": text if latest == start else json.dumps(latest), "report": report}
+
+    def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the shape of the batch between the offsets ``start`` (None: the beginning) and ``end``.
+
+        Returns:
+            ``groups``: for each set of columns that paths of files have, the names of these columns;
+            ``bytes``: the size of the files.
+
+        Raises as `Ingest.partitions`; `InputUnreadable` or `InvalidPath` for a path; and
+        `ConfigurationError` for a slice that Spark cannot read.
+        """
+        query = self._query(request)
+        with query.lock:
+            planned = _planned(query, request["start"], request["end"])
+            groups = list(dict.fromkeys(tuple(each.values) for each in planned))
+            return {"groups": groups, "bytes": sum(each.slice.size for each in planned)}
+
+    def files(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the files of a batch to read; arguments as for `plan`.
+
+        Returns:
+            ``files``, each with ``path``: the path in the file system; ``size`` in bytes; ``modified``:
+            the time in milliseconds; ``version``: the version text; ``group``: the index of its group;
+            ``values``: those of the group's columns and of the metadata, as texts.
+
+        A batch that was planned before this query started is compared with the store. Raises
+        `InputChanged` and `InputMissing` if the policy is ``fail``; otherwise stores a problem, and
+        leaves the file out. Raises `InputUnreadable` for an empty file of a format that has none.
+        """
+        query = self._query(request)
+        with query.lock:
+            planned = _planned(query, request["start"], request["end"])
+            groups = list(dict.fromkeys(tuple(each.values) for each in planned))
+            root = parse_store_url(query.options.ingest.url)
+            top = root.name if query.options.ingest.local else "/" + root.prefix
+            found = []
+            for each, version in zip(planned, _versions(query, planned), strict=True):
+                if version is None:
+                    continue
+                if not each.file.size and query.options.ingest.input.name in _WITH_FOOTER:
+                    raise InputUnreadable(f"{each.file.path!r} is empty: the format has no such file")
+                about = metadata_values(each.file, query.store.url)
+                values = [_text(value.as_py()) for value in each.values.values()]
+                found.append(
+                    {
+                        "path": os.path.join(top, each.file.path),
+                        "size": each.file.size,
+                        "modified": int(each.file.modified * 1000),
+                        "version": version,
+                        "group": groups.index(tuple(each.values)),
+                        "values": values + [_text(about[name]) for name in query.fields],
+                    }
+                )
+            return {"files": found}
+
+    def stop(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Close the source of a query."""
+        with self._lock:
+            query = self._queries.pop(request["query"], None)
+        if query is not None:
+            with query.lock:
+                query.resources.close()
+        return {}
+
+    def _query(self, request: Mapping[str, Any]) -> _Query:
+        """Return the source of a query; open it if this process has not done so."""
+        name = request["query"]
+        with self._lock:
+            found = self._queries.get(name)
+        if found is not None:
+            return found
+        opened = _opened(request)
+        with self._lock:
+            found = self._queries.setdefault(name, opened)
+        if found is not opened:
+            opened.resources.close()
+        return found
+
+
+def _builder(request: Mapping[str, Any]) -> tuple[RowBuilder, Sequence[str]]:
+    """Return what knows the columns, and the fields of the column with metadata."""
+    schema = load_schema(request["schema"])
+    check_columns(schema)
+    builder = RowBuilder(nullable(schema), "ignore", "")
+    fields: Sequence[str] = ()
+    if METADATA_COLUMN in schema.names and METADATA_COLUMN not in builder.content.names:
+        fields = schema[METADATA_COLUMN].dataType.names  # type: ignore[attr-defined]
+        if "offset" in fields:
+            raise NotSupported(f"Spark's readers do not know offsets of records: {_PYTHON}")
+    return builder, fields
+
+
+def _opened(request: Mapping[str, Any]) -> _Query:
+    options = ScanOptions.parse(request["options"])
+    builder, fields = _builder(request)
+    ingest = options.ingest
+    with ExitStack() as resources:
+        url = parse_store_url(ingest.url)
+        connection: dict[str, Any] = dict(ingest.connection)
+        if url.scheme == "s3":
+            # Those of the files' reader, so that both see the same objects.
+            connection = {**s3_connection(request["hadoop"], url.name).arguments(), **connection}
+        store = resources.enter_context(closing(open_store(url, **connection)))
+        table = resources.enter_context(ingest.opened_table())
+        return _Query(
+            options=options,
+            fields=fields,
+            builder=builder,
+            store=store,
+            ingest=Ingest(store, table, ingest.settings),
+            quarantine=Quarantine(table, ingest.settings.source, clock=SystemClock()),
+            resources=resources.pop_all(),
+        )
+
+
+def _describe(query: _Query) -> None:
+    """Store the settings of the query for operators, once the query has claimed the source."""
+    options = query.options.ingest
+    metadata = SourceMetadata(
+        url=str(options.store_url), format=options.input.name, settings=options.settings
+    )
+    query.ingest.state.describe(metadata)
+    query.described.set()
+
+
+def _planned(query: _Query, start: str | None, end: str) -> list[_Planned]:
+    """Return the slices of a batch, in order."""
+    known = query.plans.get((start, end))
+    if known is not None:
+        return known
+    source = query.options.ingest.settings.source
+    begin = Offset(source=source, epoch=0).to_json() if start is None else json.loads(start)
+    found = []
+    for partition in query.ingest.partitions(begin, json.loads(end)):
+        for each in partition.slices:
+            _check_readable(each)
+            values = _values(query, each.file.path)
+            found.append(_Planned(epoch=partition.epoch, slice=each, values=values))
+    query.plans.clear()
+    query.plans[start, end] = found
+    return found
+
+
+def _values(query: _Query, path: str) -> dict[str, pa.Scalar]:
+    """Return the values of columns that do not come from a file's content.
+
+    They are in its path; and a column that no file of the format has is null, which Spark's readers of
+    such formats refuse.
+    """
+    found = query.builder.path_columns(path)
+    fixed = query.options.ingest.input.fixed
+    if fixed is None:
+        return found
+    return {
+        each.name: found.get(each.name, pa.scalar(None, each.type))
+        for each in query.builder.content
+        if each.name in found or each.name not in fixed.names
+    }
+
+
+def _check_readable(slice: Slice) -> None:
+    path = check_path(slice.file.path)
+    if not slice.whole or slice.skip:
+        raise ConfigurationError(
+            f"{path!r} is to be read in part, because Python's readers have begun it. Spark reads whole"
+            f" files: {_PYTHON} until the file is read"
+        )
+
+
+def _versions(query: _Query, planned: Sequence[_Planned]) -> list[str | None]:
+    """Return the version texts of the files; None for a file to leave out."""
+
+    def version(each: _Planned) -> str | None:
+        policies = query.options.ingest.settings
+        try:
+            return _version(query, each.file, replayed=each.epoch != query.ingest.planned)
+        except InputChanged as error:
+            if policies.changed == "fail":
+                raise
+            query.quarantine.report(each.epoch, each.slice, "changed", str(error))
+        except InputMissing as error:
+            if policies.missing == "fail":
+                raise
+            query.quarantine.report(each.epoch, each.slice, "missing", str(error))
+        return None
+
+    if query.options.ingest.local:
+        return [version(each) for each in planned]
+    with ThreadPoolExecutor(_REQUESTS) as executor:
+        return list(executor.map(version, planned))
+
+
+def _version(query: _Query, file: File, *, replayed: bool) -> str:
+    """Return the version text of a file; compare the file if that is necessary.
+
+    Raises `InputChanged`, `InputMissing`.
+    """
+    pinned = Pinned(query.store, file)
+    if not query.options.ingest.local:
+        if replayed:
+            pinned.check()
+        return file.etag.strip('"')
+    weak = _WEAK.fullmatch(file.etag)
+    if weak is not None and not replayed:
+        inode, size, nanoseconds = (int(part, 16) for part in weak.groups())
+        return _text_of_file(inode, size, nanoseconds)
+    # The store knows versions that tasks in Java cannot see. If the file is replaced in between, the
+    # store finds that it changed.
+    try:
+        found = os.stat(os.path.join(query.options.ingest.url, file.path), follow_symlinks=False)
+    except FileNotFoundError:
+        raise InputMissing(f"{file.path!r} was listed, but does not exist any more") from None
+    pinned.check()
+    return _text_of_file(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _text_of_file(inode: int, size: int, nanoseconds: int) -> str:
+    # Some JVMs read times in microseconds only.
+    return f"{inode}-{size}-{nanoseconds // 1000}"
+
+
+def _text(value: object) -> str | None:
+    """Return a value as the Java half reads it; times are microseconds since 1970, dates are days."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime.datetime):
+        return str((value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND)
+    if isinstance(value, datetime.date):
+        return str((value - _EPOCH.date()).days)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        return repr(value) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, (int, str, decimal.Decimal)):
+        return str(value)
+    raise NotSupported(f"a directory's column has values of type {type(value).__name__}: {_PYTHON}")
