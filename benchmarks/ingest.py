@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import shutil
 import statistics
@@ -38,9 +39,16 @@ AIMS = {
     "small_files_over_builtin_tuned": ">= 1.0",
     "large_files_over_builtin": ">= 1.0",
     "large_files_over_builtin_tuned": ">= 1.0",
+    "small_files_by_spark_over_builtin_tuned": ">= 1.3",
+    "large_files_by_spark_over_builtin_tuned": ">= 1.0",
+    "small_parquet_by_spark_over_builtin_tuned": ">= 1.3",
+    "large_parquet_by_spark_over_builtin_tuned": ">= 1.0",
 }
 
 _PARTS = ("listing", "history", "speed")
+
+#: Our sources, and what tells them in the names of ratios.
+_READERS = {"ours": "", "ours by Spark": "_by_spark"}
 
 #: The ending of a ratio's name, by the source that ours is compared with.
 _RATIO_ENDINGS = {"built-in": "over_builtin", "built-in tuned": "over_builtin_tuned"}
@@ -173,15 +181,15 @@ def _speed_figures(name: str, data: DataSet, runs: Mapping[str, Sequence[Run]]) 
 
 
 def _speed_ratios(name: str, runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
-    found, mine = {}, runs["ours"]
-    for way, ending in _RATIO_ENDINGS.items():
-        theirs = runs[way]
+    found = {}
+    for (way, reader), (other, ending) in itertools.product(_READERS.items(), _RATIO_ENDINGS.items()):
+        mine, theirs = runs[way], runs[other]
         for kind, of in (
             ("", lambda run: run.cost.wall),
             ("_batch", lambda run: run.batches),
             ("_cpu", lambda run: run.cost.cpu),
         ):
-            found[f"{name}{kind}_{ending}"] = round(ratio(map(of, theirs), map(of, mine)), 3)
+            found[f"{name}{kind}{reader}_{ending}"] = round(ratio(map(of, theirs), map(of, mine)), 3)
     return found
 
 

@@ -38,31 +38,32 @@ class Way:
     Attributes:
         name: name in the tables.
         session: the session with its settings.
-        ours: whether it is the source of this library.
+        format: the format of this library's source; None for Spark's own source.
         options: options in addition to the common ones.
     """
 
     name: str
     session: SparkSession
-    ours: bool
+    format: str | None = None
     options: Mapping[str, str] = MappingProxyType({})
 
     def load(self, path: Path, format: str, scratch: Path, **options: str) -> DataFrame:
         """Return the stream of the files in `path`. Its state goes to `scratch`."""
         reader = self.session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", MAX_FILES)
         reader = reader.options(**self.options).options(**options)
-        if not self.ours:
+        if self.format is None:
             return reader.format(format).load(str(path))
-        reader = reader.format("commitlog_ingest").option("fileFormat", format)
+        reader = reader.format(self.format).option("fileFormat", format)
         return reader.option("state", f"sqlite://{scratch}/state.sqlite").load(str(path))
 
 
 def ways(spark: SparkSession) -> list[Way]:
     """Return the ways whose speed is compared; Spark's own source comes first."""
     return [
-        Way(name="built-in", session=spark.newSession(), ours=False),
-        Way(name="built-in tuned", session=_tuned(spark), ours=False),
-        Way(name="ours", session=spark.newSession(), ours=True),
+        Way(name="built-in", session=spark.newSession()),
+        Way(name="built-in tuned", session=_tuned(spark)),
+        Way(name="ours", session=spark.newSession(), format="commitlog_ingest"),
+        Way(name="ours by Spark", session=spark.newSession(), format="commitlog_ingest_spark"),
     ]
 
 
@@ -70,9 +71,9 @@ def history_ways(spark: SparkSession) -> list[Way]:
     """Return the ways whose growth is compared: Spark's, ours for directories and for large buckets."""
     large = {"remember": "window", "ordered": "true"}
     return [
-        Way(name="built-in", session=_tuned(spark), ours=False),
-        Way(name="ours", session=spark.newSession(), ours=True),
-        Way(name="ours, ordered", session=spark.newSession(), ours=True, options=large),
+        Way(name="built-in", session=_tuned(spark)),
+        Way(name="ours", session=spark.newSession(), format="commitlog_ingest"),
+        Way(name="ours, ordered", session=spark.newSession(), format="commitlog_ingest", options=large),
     ]
 
 
