@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,12 @@ from attrs import asdict, field, frozen
 from pyspark import TaskContext
 
 import commitlog
+from commitlog.namespace.fsck.references import References
+from commitlog.namespace.fsck.repair import Repairer
 from commitlog.namespaces import open_parts
 from commitlog.oplog import Decision
 from commitlog.spark import cluster, fsck_job
-from commitlog.spark.cluster import SparkDataset
+from commitlog.spark.cluster import NamespacePlace, SparkDataset
 from commitlog.spark.session_conf import active
 from commitlog.stores.local.store import LocalStore
 from commitlog.tables.api import Delete, Put, Write
@@ -94,9 +96,9 @@ STEPS: Mapping[str, Step] = {
     "removal": Step(method="transact", counts=_deletes, in_task=True, after=True),
     "rows": Step(method="transact", counts=_puts(), in_task=True, after=True),
     "metadata": Step(method="transact", counts=_puts("namespaces")),
-    "pending": Step(method="put", counts=_below("/pending/")),
-    "change": Step(method="transact"),
-    "changed": Step(method="transact", after=True),
+    "pending": Step(method="put", counts=_below("/pending/"), in_task=True),
+    "change": Step(method="transact", in_task=True),
+    "changed": Step(method="transact", in_task=True, after=True),
 }
 
 
@@ -160,6 +162,15 @@ class Stop:
         return lambda: [patch.stop() for patch in reversed(patches)] and None
 
 
+def _set_in_task(given: tuple[Stop, ...]) -> None:
+    """Set stops in the worker process of a task."""
+    known: set[str] = LocalStore.__dict__.get("known_stops", set())
+    for stop in given:
+        if TaskContext.get() is not None and stop.flag not in known:
+            LocalStore.known_stops = known = {*known, stop.flag}  # type: ignore[attr-defined]
+            stop.set()
+
+
 @frozen
 class _OpenWithStops:
     """Opens the parts of a namespace in a task, with stops in the worker process."""
@@ -167,12 +178,20 @@ class _OpenWithStops:
     stops: tuple[Stop, ...]
 
     def __call__(self, name: str, **options: Any) -> Any:
-        known: set[str] = LocalStore.__dict__.get("known_stops", set())
-        for stop in self.stops:
-            if TaskContext.get() is not None and stop.flag not in known:
-                LocalStore.known_stops = known = {*known, stop.flag}  # type: ignore[attr-defined]
-                stop.set()
+        _set_in_task(self.stops)
         return open_parts(name, **options)
+
+
+@frozen(kw_only=True)
+class _PlaceWithStops(NamespacePlace):
+    """A place whose namespace is opened for repairs in a task with stops in the worker process."""
+
+    stops: tuple[Stop, ...]
+
+    def open_repairer(self, references: References) -> AbstractContextManager[Repairer]:
+        """See `NamespacePlace.open_repairer`."""
+        _set_in_task(self.stops)
+        return NamespacePlace.open_repairer(self, references)
 
 
 @frozen
@@ -209,6 +228,7 @@ def stops(calls: Sequence[FsckCall]) -> Iterator[None]:
         mock.patch.object(SparkDataset, "group", grouped),
         mock.patch.object(fsck_job, "write", written),
         mock.patch.object(cluster, "open_parts", _OpenWithStops(given)),
+        mock.patch.object(fsck_job, "NamespacePlace", partial(_PlaceWithStops, stops=given)),
     ):
         undo = [stop.set() for stop in given]
         try:

@@ -467,8 +467,10 @@ def test_two_calls_at_once(spark: SparkSession, rivals: dict[str, Rival], name: 
         case "verify":
             assert reported(spark, place, "rival") == reported(spark, place) == kinds(done.findings)
         case "repair":
-            assert [each.outcome.value for each in done] == ["done"] * 3
-            assert json.loads(Path(rival.call.result).read_text()) == ["changed"] * 3
+            theirs = json.loads(Path(rival.call.result).read_text())
+            outcomes = [*theirs, *(each.outcome.value for each in done)]
+            assert set(outcomes) == {"done", "changed"} and outcomes.count("done") == 3
+            assert len(theirs) == 3 and "changed" in theirs
     if race.mode in ("restore", "replace"):
         check_copy(place)
     else:

@@ -239,6 +239,13 @@ def test_options_are_divided(tmp_path: Path) -> None:
     }
 
 
+def test_notifications_are_refused() -> None:
+    """Only Python's readers know them."""
+    given = {"path": "s3://bucket/in", "state": "dynamodb://ingest", "notifications": "sqs://queue"}
+    with pytest.raises(NotSupported, match="option notifications is not supported here"):
+        ScanOptions.parse({**given, "fileFormat": "text"})
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -246,10 +253,8 @@ def test_options_are_divided(tmp_path: Path) -> None:
         ({"slice_bytes": "1MiB"}, NotSupported),
         ({"newColumns": "fail"}, NotSupported),
         ({"cleanSource": "delete"}, NotSupported),
-        ({"notifications": "sqs://queue"}, NotSupported),
         ({"unreadable": "quarantine"}, NotSupported),
         ({"ignoreMissingFiles": "true"}, NotSupported),
-        ({"cleanSource": "delete"}, ConfigurationError),
         ({"reader": "Python"}, ConfigurationError),
         ({"metadata": "true"}, ConfigurationError),
     ],
