@@ -123,6 +123,7 @@ def restored(place: Place, name: str, **how: Any) -> Any:
         return evolve(restorer.restore(read_only=True, **how), operations=0)
 
 
+@pytest.mark.all
 def test_a_copy_has_the_same_records(place: Place, spark: SparkSession) -> None:
     """It has the same pending changes rolled back, and the same lost files."""
     leave_pending(place.at, lambda lake: lake.write("left", b"1"))

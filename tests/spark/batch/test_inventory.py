@@ -123,6 +123,7 @@ def test_an_old_inventory_shows_nothing_wrong(place: Place, spark: SparkSession)
     assert found.problem.name == "object-changed"
 
 
+@pytest.mark.all
 def test_errors_are_typed(place: Place, spark: SparkSession) -> None:
     """Those of the driver, and those of tasks."""
     inventory = place.take_inventory("CSV")

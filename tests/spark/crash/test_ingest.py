@@ -111,7 +111,7 @@ CASES = (
 ALWAYS = {
     "local": ("before the epoch is stored", "before it is published"),
     "s3": ("before the commit record",),
-    "local by Spark": ("before it is published",),
+    "local by Spark": (),
 }
 
 #: Two files in a batch, and files of more than a KiB in slices.

@@ -124,7 +124,9 @@ def made(spark: SparkSession, name: str, directory: Path) -> tuple[str, dict[str
     return f"{columns}, o struct<i:bigint,s:string>, lacking string", {}
 
 
-@pytest.mark.parametrize("name", ["json", "csv", with_all("text"), "parquet", "orc"])
+@pytest.mark.parametrize(
+    "name", [with_all("json"), with_all("csv"), with_all("text"), "parquet", with_all("orc")]
+)
 def test_rows_are_those_of_python(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Both formats give the same rows: values, columns of directories, and metadata."""
     directory = tmp_path / "in put"
@@ -166,6 +168,7 @@ def run(rows: DataFrame, checkpoint: Path, act: Callable[[DataFrame], object]) -
 # -- batches -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_any_name_is_read_once(spark: SparkSession, local: Landing) -> None:
     """Names are kept, batches have the given number of files, and a restart finds only new files."""
     landing = local.with_options(maxFilesPerTrigger="3")
@@ -197,6 +200,7 @@ def old_rows(landing: Landing, path: str, *lines: str) -> list[tuple[str, str, s
     return evolve(landing, records={path: list(lines)}).rows_of(path)
 
 
+@pytest.mark.all
 def test_a_query_changes_its_reader(spark: SparkSession, local: Landing) -> None:
     """Both formats have the same state and the same offsets; the agent of a query may be another one."""
     by_python = evolve(local, flow=evolve(local.flow, format=PYTHON_FORMAT))
@@ -295,7 +299,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("change", ["replaced", with_all("appended"), "deleted"])
+@pytest.mark.parametrize("change", ["replaced", with_all("appended"), with_all("deleted")])
 def test_a_file_that_changes_is_found_by_the_task(
     spark: SparkSession, local: Landing, change: str
 ) -> None:
@@ -322,6 +326,7 @@ def test_a_file_that_changes_is_found_by_the_task(
     assert [(each.slice.file.path, each.kind) for each in landing.problems()] == [("b.txt", kind)]
 
 
+@pytest.mark.all
 def test_a_change_of_a_file_that_was_delivered_is_no_problem(
     spark: SparkSession, local: Landing
 ) -> None:
@@ -334,13 +339,14 @@ def test_a_change_of_a_file_that_was_delivered_is_no_problem(
     assert local.problems() == []
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [
         ("json", b'{"n":1}\n{"n":"x"}\n', "FAILED_READ_FILE"),
         ("csv", b"n\n1\nx\n", "FAILED_READ_FILE"),
         ("parquet", b"", "commitlog.errors.InputUnreadable"),
-        with_all("parquet", b"PAR1 and more", "FAILED_READ_FILE"),
+        ("parquet", b"PAR1 and more", "FAILED_READ_FILE"),
     ],
 )
 def test_content_that_cannot_be_read_is_not_lost(
