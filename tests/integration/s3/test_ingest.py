@@ -150,6 +150,7 @@ def test_files_of_a_directory_are_archived(tmp_path: Path) -> None:
     table.close()
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_objects_of_a_bucket_are_archived_or_refused(
     ministack: Ministack, request: pytest.FixtureRequest

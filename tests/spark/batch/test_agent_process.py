@@ -194,6 +194,7 @@ def records(path: Path) -> list[str]:
         return [type(record).__name__ for record in output.records()]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("stopped", [False, with_all(True)])
 def test_a_job_is_aborted_if_its_begin_is_interrupted(tmp_path: Path, stopped: bool) -> None:
     """Its heartbeats end: Spark does not know of the job. An agent that is stopped ends afterwards."""

@@ -94,6 +94,7 @@ def compared(report: FsckReport) -> FsckReport:
     return evolve(report, states=0, listed=0, listed_at=None)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     "format", [FORMATS[0], *(pytest.param(each, marks=pytest.mark.all) for each in FORMATS[1:])]
 )

@@ -152,6 +152,7 @@ def test_lost_files_are_found_and_removed(place: Place, spark: SparkSession, few
     assert place.lake.summary("in").files == 20
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     "what",
     [

@@ -182,6 +182,7 @@ class FailingSource(CommitlogDataSource):
         return Failing(super().writer(schema, overwrite), int(self.options["jobId"]))
 
 
+@pytest.mark.all
 def test_a_job_whose_tasks_fail_leaves_nothing(spark: SparkSession, site: Site) -> None:
     """No directory, no file and no object of any attempt remains."""
     spark.dataSource.register(FailingSource)

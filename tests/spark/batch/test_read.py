@@ -399,6 +399,7 @@ def test_a_partition_timestamp_without_a_zone_is_corrupt(spark: SparkSession, tm
         commitlog.spark.read(spark, str(tmp_path / "out"))
 
 
+@pytest.mark.all
 def test_files_that_cannot_match_a_filter_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     """With `filters` only files that can hold matching rows are read; `where` gives the same rows."""
     url = tmp_path / "out"

@@ -29,7 +29,7 @@ from commitlog.urls import Url, parse_table_url
 from support.damage import lose, wrong_record
 from support.namespace_clients import Client
 from support.restore import LAKE, World, fill
-from support.selection import wanted, with_all, with_all_but
+from support.selection import wanted
 from support.spark_cluster import Workers
 from support.spark_driver import Driver
 from support.spark_fsck import FsckCall, Stop, running
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from support.servers import Ministack
 
 pytestmark = [
+    pytest.mark.all,
     pytest.mark.spark,
     # A dozen calls are made at the same time.
     pytest.mark.timeout(900),
@@ -297,9 +298,6 @@ DEATHS = [
     ("relog", "metadata"),
 ]
 
-#: The cases of every run.
-ALWAYS = [("repair", "changed"), ("restore", "rows")]
-
 
 @frozen
 class Remains:
@@ -333,7 +331,7 @@ def remains(
     return left
 
 
-@pytest.mark.parametrize(("mode", "step"), with_all_but(lambda *case: case in ALWAYS, DEATHS))
+@pytest.mark.parametrize(("mode", "step"), DEATHS)
 def test_a_driver_is_killed(
     spark: SparkSession, remains: dict[tuple[str, str], Remains], mode: str, step: str
 ) -> None:
@@ -361,9 +359,7 @@ WORKERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("mode", "step"), with_all_but(lambda *case: case == ("replace", "removal"), WORKERS)
-)
+@pytest.mark.parametrize(("mode", "step"), WORKERS)
 def test_the_process_of_a_task_is_killed(
     spark: SparkSession, tmp_path: Path, mode: str, step: str
 ) -> None:
@@ -446,7 +442,6 @@ def rivals(
         yield {name: Rival(driver, number, *held[number]) for number, name in enumerate(names)}
 
 
-@pytest.mark.all
 @pytest.mark.parametrize("name", RACES)
 def test_two_calls_at_once(spark: SparkSession, rivals: dict[str, Rival], name: str) -> None:
     """Both have the same result, or the one that began last continues, and the other one says so.
@@ -483,7 +478,7 @@ def test_two_calls_at_once(spark: SparkSession, rivals: dict[str, Rival], name: 
 EACH = 8
 
 #: The kinds of tables; those in DynamoDB are on a local server.
-TABLES = ["sqlite", with_all("dynamodb", marks=[pytest.mark.servers])]
+TABLES = ["sqlite", pytest.param("dynamodb", marks=pytest.mark.servers)]
 
 
 @pytest.fixture
@@ -516,7 +511,6 @@ def work(started: Sequence[Client]) -> None:
         client.go_on(EACH)
 
 
-@pytest.mark.all
 @pytest.mark.parametrize("step", ["log", "table", "fold", "report"])
 def test_a_check_beside_clients_has_no_false_findings(
     spark: SparkSession, tmp_path: Path, step: str
@@ -539,7 +533,7 @@ def test_a_check_beside_clients_has_no_false_findings(
 
 
 @pytest.mark.parametrize("server", TABLES, indirect=True)
-@pytest.mark.parametrize("step", [with_all("pending"), with_all("fold"), with_all("change")])
+@pytest.mark.parametrize("step", ["pending", "fold", "change"])
 def test_a_repair_beside_clients_keeps_what_they_wrote(
     spark: SparkSession, tmp_path: Path, server: Ministack | None, step: str
 ) -> None:
@@ -562,7 +556,7 @@ def test_a_repair_beside_clients_keeps_what_they_wrote(
 
 
 @pytest.mark.parametrize("server", TABLES, indirect=True)
-@pytest.mark.parametrize("step", [with_all("log"), with_all("epoch"), with_all("")])
+@pytest.mark.parametrize("step", ["log", "epoch", ""])
 def test_a_restore_fences_clients_that_go_on(
     spark: SparkSession, tmp_path: Path, server: Ministack | None, step: str
 ) -> None:
@@ -592,7 +586,6 @@ def test_a_restore_fences_clients_that_go_on(
     check_copy(place)
 
 
-@pytest.mark.all
 def test_a_rewrite_fences_clients_that_go_on(spark: SparkSession, tmp_path: Path) -> None:
     """Clients that write until the log is claimed are refused until it ends, and lose nothing."""
     place = new_place(tmp_path / "place", "relog")
@@ -615,7 +608,6 @@ def test_a_rewrite_fences_clients_that_go_on(spark: SparkSession, tmp_path: Path
 # -- hosts of a cluster that die -----------------------------------------------------------------------
 
 
-@pytest.mark.all
 @pytest.mark.parametrize(
     ("mode", "step"), [("verify", "fold"), ("restore", "rows"), ("replace", "removal")]
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_a_driver_commits_after_its_job_was_aborted(spark: SparkSession, place: Place) -> None:
     """The driver was taken for dead and fails with JobAborted; the rows of the rerun are committed."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import frozen
 
-from support.selection import wanted, with_all_but
+from support.selection import wanted
 from support.spark_driver import Driver
 from support.spark_gates import Gate
 from support.spark_jobs import Trap
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
     from support.servers import Ministack
 
-pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.all,
+    pytest.mark.spark,
+    pytest.mark.servers,
+    pytest.mark.timeout(900),
+]
 
 
 @frozen
@@ -59,12 +64,6 @@ ON_S3 = [
 ]
 CASES = [("local", death) for death in DEATHS] + [("s3", death) for death in ON_S3]
 
-#: The cases that every run has: those around a commit record.
-ALWAYS = (
-    ("local", "a version is committed and not published"),
-    ("s3", "after the commit of what was read"),
-)
-
 
 @pytest.fixture(scope="module")
 def chains(
@@ -97,7 +96,7 @@ def chains(
     return {case: doom.chain for case, doom in dooms.items()}
 
 
-@pytest.mark.parametrize(("way", "when"), with_all_but(lambda *case: case in ALWAYS, CASES))
+@pytest.mark.parametrize(("way", "when"), CASES)
 def test_a_killed_driver_neither_loses_nor_doubles_a_row(
     spark: SparkSession, chains: dict[tuple[str, str], Chain], way: str, when: str
 ) -> None:

@@ -18,7 +18,7 @@ import pytest
 from attrs import evolve
 from pyspark.errors import StreamingQueryException
 
-from support.selection import with_all
+from support.selection import with_all, with_all_but
 from support.spark_gates import Gate
 from support.spark_ingest import Landing, new_landing
 from support.spark_ingest_traps import BatchTrap
@@ -103,6 +103,7 @@ def test_files_of_one_second_and_late_ones_are_read(spark: SparkSession, local: 
     landing.audit(spark, query)
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_an_upload_that_began_long_before_is_read(
     spark: SparkSession, s3: Landing, ministack: Ministack
@@ -330,6 +331,7 @@ def test_unreadable_records_are_quarantined(spark: SparkSession, local: Landing)
 # -- limits ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_a_file_may_be_larger_than_a_batch(spark: SparkSession, local: Landing) -> None:
     """Its slices are read in several batches, and a restart continues with the next slice."""
     landing = local.with_options(maxBytesPerTrigger="20KiB", sliceBytes="8KiB")
@@ -433,7 +435,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name", with_all_but(lambda name: name == "a worker is killed in a slice", FAULTS)
+)
 def test_a_query_survives_a_fault(spark: SparkSession, local: Landing, name: str) -> None:
     """Lost answers of the state's table and failed task attempts do not end the query or change rows."""
     landing = local.with_options(maxFilesPerTrigger="2")

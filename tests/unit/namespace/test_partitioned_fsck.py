@@ -114,7 +114,7 @@ def test_a_check_can_be_killed_before_any_task() -> None:
     assert stop > 10
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32))
 def test_changes_during_a_check_are_no_findings(seed: int) -> None:
     """Other clients change the namespace before each task, and compact its log."""
