@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from support.project import ROOT
-from support.selection import with_all_but
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -95,7 +94,8 @@ def test_every_page_with_examples_is_run() -> None:
     assert {str(p.relative_to(ROOT)) for p in pages if _blocks(str(p))} == PAGES.keys()
 
 
-@pytest.mark.parametrize("page", with_all_but(lambda page: page == "README.md", PAGES))
+@pytest.mark.all
+@pytest.mark.parametrize("page", PAGES)
 def test_examples_of_spark_run(page: str, tmp_path: Path) -> None:
     """Each example of the page runs without an error after the previous ones."""
     from commitlog.namespaces import create_namespace

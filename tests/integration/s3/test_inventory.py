@@ -21,6 +21,7 @@ from commitlog.urls import parse_store_url
 from support.inventory import inventory_of, write_inventory
 
 
+@pytest.mark.all
 @pytest.mark.servers
 @pytest.mark.parametrize("kind", ["ministack", "seaweedfs"])
 def test_findings_are_those_of_one_process(

@@ -459,6 +459,7 @@ def drive(path: Path, how: str, *arguments: str) -> subprocess.CompletedProcess[
     return subprocess.run(run, cwd=path.parent, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.all
 def test_one_line_configures_a_session(tmp_path: Path) -> None:
     """A session of a configured builder commits its writes to an output."""
     done = drive(tmp_path / "out", "configured")

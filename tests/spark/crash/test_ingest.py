@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import evolve, frozen
 
-from support.selection import wanted, with_all_but
+from support.selection import wanted
 from support.spark_driver import Driver
 from support.spark_gates import Gate
 from support.spark_ingest import Landing, new_landing
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from support.servers import Ministack
 
 pytestmark = [
+    pytest.mark.all,
     pytest.mark.spark,
     pytest.mark.servers,
     # A dozen queries start at the same time.
@@ -107,13 +108,6 @@ CASES = (
     ]
 )
 
-#: The steps of every run.
-ALWAYS = {
-    "local": ("before the epoch is stored", "before it is published"),
-    "s3": ("before the commit record",),
-    "local by Spark": (),
-}
-
 #: Two files in a batch, and files of more than a KiB in slices.
 LIMITS = {"maxFilesPerTrigger": "2", "maxBytesPerTrigger": "2500", "sliceBytes": "1024"}
 
@@ -187,7 +181,7 @@ def killed(
     return {case: each.landing for case, each in zip(cases, held, strict=True)}
 
 
-@pytest.mark.parametrize(("way", "name"), with_all_but(lambda way, name: name in ALWAYS[way], CASES))
+@pytest.mark.parametrize(("way", "name"), CASES)
 def test_a_driver_is_killed(
     spark: SparkSession, killed: dict[tuple[str, str], Landing], way: str, name: str
 ) -> None:

@@ -78,6 +78,7 @@ class Stream:
         return sorted((row.asDict(recursive=True) for row in read.collect()), key=str)
 
 
+@pytest.mark.all
 def test_columns_are_inferred_once(spark: SparkSession, tmp_path: Path) -> None:
     """The columns are those of the first files and do not change.
 
