@@ -5,7 +5,7 @@
 
 The namespace has files of one object each, a hundred in each directory, and a log with a checkpoint and
 recent operations. Table and store are SQLite and a local directory. A restore makes a read-only copy. A
-row is named by where it runs and what it does, such as ``local2/verify``:
+row is named by its place and its work, such as ``local2/verify``:
 
     process            this process, without Spark
     local1, local2     Spark's master local[1], local[2]
@@ -72,7 +72,7 @@ _CONF = {
 
 @frozen(kw_only=True)
 class Row:
-    """What is measured in one driver.
+    """The measurements of one driver.
 
     Attributes:
         where: a key of `MASTERS`.
@@ -115,7 +115,7 @@ class Result:
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What was measured."""
+        """The mode, the size and the place."""
         return self.mode, self.number, self.where
 
     @property
@@ -197,7 +197,7 @@ def _kind_of(processes: Sequence[psutil.Process]) -> str:
 
 
 def _work(mode: str, row: Row, place: Place, spark: SparkSession | None) -> Callable[[], object]:
-    """Return what is measured. It fails unless the result is the expected one."""
+    """Return the work to measure. It fails unless the result is the expected one."""
     options: dict[str, Any] = {"metadata": place.metadata}
 
     def verify() -> None:

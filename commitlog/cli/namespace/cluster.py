@@ -40,7 +40,7 @@ def inventory_option(help: str) -> Callable[[F], F]:
     """Return the option ``--inventory``.
 
     Args:
-        help: which options it requires, and what is read.
+        help: names the options that it requires.
     """
     return click.option("--inventory", metavar="URL", help=help)
 

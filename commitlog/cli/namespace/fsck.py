@@ -138,7 +138,7 @@ def fsck(
 
 @contextmanager
 def _counted() -> Iterator[Callable[[FsckReport], object]]:
-    """Show what was checked; yield a function that takes the report so far."""
+    """Show the number of checked records; yield a function that takes the report so far."""
     with counted("records and objects checked") as count:
         yield lambda now: count(now.states + now.entries + now.objects + now.listed)
 

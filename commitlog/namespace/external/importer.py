@@ -150,7 +150,7 @@ class Importer:
         return done
 
     def _top(self, into: str, within: str | None) -> Sequence[Entry]:
-        """Return the directories down to `into`, if it is known which one that must be."""
+        """Return the directories down to `into`, if the id of that directory is given."""
         if within is None:
             return ()
         walk = self.tree.walk(split(into))

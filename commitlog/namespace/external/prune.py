@@ -83,7 +83,7 @@ class PrunedDirectory:
     """The result of pruning one directory.
 
     Attributes:
-        report: what was removed from it.
+        report: the removals from it.
         below: the directories in it.
         external: number of its files outside their backing path, with objects of others, that were left.
     """

@@ -116,13 +116,13 @@ def described_objects(finding: Finding) -> Iterator[str]:
 
 @frozen(kw_only=True)
 class Effects:
-    """What a repair may change, and what it relies on. Both name ids, keys, objects and contents.
+    """The effects of a repair, and its preconditions. Both name ids, keys, objects and contents.
 
     Two repairs depend on each other if one of them may change what the other changes or reads.
 
     Attributes:
-        changes: what it may change.
-        reads: what it relies on, and does not change.
+        changes: everything that it may change.
+        reads: everything else on which it relies.
     """
 
     changes: frozenset[str]
@@ -130,7 +130,7 @@ class Effects:
 
 
 def effects_of(finding: Finding) -> Effects:
-    """Return what the repair of a finding may change, and what it relies on.
+    """Return the effects of the repair of a finding, and its preconditions.
 
     Guard records of a directory to which an entry is added are left out: the number of shards in them is
     what counts, and concurrent additions do not change that.

@@ -144,7 +144,7 @@ class StepReport(Generic[R]):
 
 
 class LevelStep(abc.ABC, Generic[R]):
-    """What is done with each directory, and with each file that is looked up. Can be pickled."""
+    """The work for each directory, and for each file that is looked up. Can be pickled."""
 
     @abc.abstractmethod
     def process(self, namespace: Namespace, directories: Iterator[DirectoryRef]) -> StepReport[R]:
@@ -183,7 +183,7 @@ class LevelJob(PartitionedJob):
 
         Args:
             top: the directory.
-            step: what is done with each.
+            step: the work for each.
             arguments: those of the job, as JSON.
             namespace: the namespace, open in this process.
         """

@@ -39,7 +39,7 @@ _CLOSE = 32
 #: Estimated number of objects where nothing is known.
 _UNKNOWN = 10_000
 
-#: Different positions that a scale tells apart.
+#: Number of positions of a scale.
 _SCALE = 2**64
 
 #: Letters of which a scale expects all if it has seen two; and of the digits, if it has seen one.

@@ -1,8 +1,8 @@
 """Repairs of findings in partitions.
 
-Findings whose repairs depend on each other are one group, which one task repairs in order. Stages follow
-each other, as in one process, and the references to objects are found once for all findings. Repairs on
-which many others may rely are made by the driver, before the others of their stage.
+Findings whose repairs depend on each other are one group. One task repairs a group in order. Stages
+follow each other, as in one process, and the references to objects are found once for all findings.
+Repairs on which many others may rely are made by the driver, before the others of their stage.
 
 A task may run twice, and others may repair the same findings: each change is conditional on the records
 as they were found. Then the later one has the outcome `CHANGED`.

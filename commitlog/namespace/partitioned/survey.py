@@ -383,7 +383,7 @@ class _LogRead:
 
     Attributes:
         unreadable: the first error of a part that cannot be read.
-        states: the states by what they belong to.
+        states: the states, by the id or object to which they belong.
         metadata: the metadata record.
         has_pending: whether operations are pending.
     """

@@ -45,7 +45,7 @@ class BackgroundCleaner:
         self._stopped = threading.Event()
 
     def begin(self, *, idle: bool = False) -> None:
-        """Begin to clean what is due, unless a cleaning is running.
+        """Begin to clean the files that are due, unless a cleaning is running.
 
         Args:
             idle: begin only if the last cleaning began a minute ago.

@@ -100,7 +100,7 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(each) for each in found]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """See `Ingest.commit`. Clean in the background what is due.
+        """See `Ingest.commit`. Clean due files in the background.
 
         Raises the error of the last cleaning, unless it may be gone at the next one.
         """

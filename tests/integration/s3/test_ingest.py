@@ -119,7 +119,7 @@ def test_objects_of_a_bucket_are_read_once(
 
 
 def clean(place: str, table: Table, **options: str) -> list[str]:
-    """Deliver three objects below `place`, put a new version of one, and clean; return what is left.
+    """Deliver three objects below `place`, put a new version of one, and clean; return the rest.
 
     Two cleaners work at once.
     """

@@ -66,7 +66,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def outcomes(reports: Iterable[RepairReport]) -> list[tuple[str, str, Outcome, int]]:
-    """Return what is the same in each process."""
+    """Return the part of reports that is the same in each process."""
     return [
         (each.finding.problem.name, each.finding.path, each.outcome, each.writes) for each in reports
     ]

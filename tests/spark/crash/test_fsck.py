@@ -1,4 +1,4 @@
-"""fsck by Spark is killed in the middle of each mode, runs twice at once, and runs beside clients.
+"""fsck by Spark is killed in the middle of each mode, runs twice at once, and runs while clients write.
 
 A killed driver makes one call for each step, so that one kill is enough.
 """
@@ -560,7 +560,7 @@ def test_a_repair_beside_clients_keeps_what_they_wrote(
 def test_a_restore_fences_clients_that_go_on(
     spark: SparkSession, tmp_path: Path, server: Ministack | None, step: str
 ) -> None:
-    """What they were acknowledged before is in the restored table. Afterwards, they are refused."""
+    """Changes that were acknowledged before are in the restored table. Afterwards, they are refused."""
     place = new_place(tmp_path / "place", "restore", server)
     with clients(place) as started, Gate() as gate:
         call = place.call("restore", step, gate.port)
@@ -614,7 +614,7 @@ def test_a_rewrite_fences_clients_that_go_on(spark: SparkSession, tmp_path: Path
 def test_a_host_of_a_cluster_is_killed(
     spark: SparkSession, tmp_path: Path, mode: str, step: str
 ) -> None:
-    """The other host runs its tasks again, and computes what was on its disks. The call succeeds."""
+    """The other host runs its tasks, and computes the data of its disks, again. The call succeeds."""
     place = new_place(tmp_path / "place", mode)
     conf = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "512m"}
     with Workers(tmp_path) as hosts, Gate() as gate:

@@ -1,4 +1,4 @@
-"""The cleaning of a source: what is deleted or archived, when, and what stays."""
+"""The cleaning of a source: files are deleted or archived in time, or stay."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Site:
 
 
 def test_delivered_files_are_deleted_once_their_time_says_that_they_are_known() -> None:
-    """Until then, a new upload with the same content could not be told from the delivered one."""
+    """Until then, a new upload with the same content would look like the delivered one."""
     site = Site()
     for path in "abc":
         site.put(path)
@@ -156,7 +156,7 @@ def test_a_newer_version_stays_and_is_read() -> None:
 
 
 def test_a_newer_version_with_the_same_content_stays() -> None:
-    """Where etags depend on the content alone, versions are told apart by their times."""
+    """Where etags depend on the content alone, versions differ by their times."""
     site = Site()
     etag = site.store.put_at("a", b"1", site.clock.epoch(), etag='"same"')
     site.read()

@@ -161,7 +161,7 @@ def killed(at: World, stop: int, **how: Any) -> bool:
 
 
 def test_an_import_can_be_killed_before_any_task() -> None:
-    """With a journal, the next run leaves out what is complete, and its report has everything."""
+    """With a journal, the next run leaves out complete ranges, and its report has everything."""
     expected: ImportReport | None = None
     for stop in range(1000):
         at = world()

@@ -165,7 +165,7 @@ def test_a_directory_is_compared_with_its_origin(seed: int) -> None:
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_an_outdated_inventory_removes_no_file(seed: int) -> None:
-    """Each file that it lacks is looked up, and confirmed as ever."""
+    """Each file that it lacks is looked up, and confirmed as in one process."""
     one, other = changed(seed), changed(seed)
     one.lake.bindings.prune()
     by = engine(seed)

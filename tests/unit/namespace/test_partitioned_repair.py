@@ -95,7 +95,7 @@ def _known(text: str, known: set[str]) -> str:
 
 
 def _content(data: Data | None) -> object:
-    """Return what is the same in each store."""
+    """Return the part that is the same in each store."""
     return None if data is None else (data.path, data.size, data.own)
 
 
@@ -108,7 +108,7 @@ def known_ids(at: World) -> set[str]:
 
 
 def outcomes(reports: Iterable[RepairReport], known: set[str]) -> list[tuple[str, str, Outcome, int]]:
-    """Return what is the same in each process."""
+    """Return the part that is the same in each process."""
     return [
         (each.finding.problem.name, _known(each.finding.path, known), each.outcome, each.writes)
         for each in reports

@@ -1,4 +1,4 @@
-"""S3 Inventories: where they are found, what is read of them, and checks of namespaces with them."""
+"""S3 Inventories: how they are found and read, and checks of namespaces with them."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_each_damage_is_found_alike(bucket: MemoryStore, name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_an_old_inventory_shows_no_wrong_findings(bucket: MemoryStore, seed: int) -> None:
-    """Damages since may be missed if they concern objects; what is found is what is wrong."""
+    """Damages since may be missed if they concern objects; all findings are true."""
     random = Random(seed)
     at = world(seed)
     fill(at.lake, at.clock)

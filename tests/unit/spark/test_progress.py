@@ -12,7 +12,7 @@ from commitlog.testing import ManualClock
 
 
 class Ticks(threading.Event):
-    """An event for which nobody waits in vain: its waits end at once, a number of times."""
+    """An event whose waits end at once, a number of times."""
 
     def __init__(self, count: int) -> None:
         super().__init__()

@@ -74,7 +74,7 @@ def test_slices_are_refused_by_options_that_read_whole_files(
 
 
 def test_a_reader_cleans_in_the_background(tmp_path: Path) -> None:
-    """What is committed is deleted or archived by the time that the reader stops."""
+    """Committed files are deleted or archived by the time that the reader stops."""
     for name in ("a.bin", "b.bin"):
         (tmp_path / name).write_bytes(b"x")
     given = {

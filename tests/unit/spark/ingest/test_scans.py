@@ -152,7 +152,7 @@ def test_values_of_directories_and_metadata_are_texts(tmp_path: Path) -> None:
 
 
 def test_versions_are_those_of_the_file_system(source: Source) -> None:
-    """Whoever wrote a file: tasks in Java do not know the tokens of the store."""
+    """Any program may have written a file: tasks in Java do not know the tokens of the store."""
     with closing(LocalStore(source.directory)) as store:
         store.put("c", b"c\n")
     files = source.files(None, source.next())
