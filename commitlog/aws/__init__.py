@@ -3,7 +3,7 @@
 The S3 store and the DynamoDB table use this package. The modules: `configuration` (settings of botocore
 and boto3), `session` (resolved options), `credential_chain` (sessions with chosen sources), `signing`
 (Signature Version 4), `connections` (HTTP), `client` (signed requests), `error_codes` (errors of all
-services), `sqs` (a queue of messages).
+services), `json_protocol` (answers in JSON), `sqs` (a queue of messages).
 """
 
 from commitlog.aws.client import AwsClient

@@ -14,6 +14,7 @@ from attrs import frozen
 from commitlog._util.retry import Backoff
 from commitlog.aws.client import AwsClient
 from commitlog.aws.error_codes import common_error, first_line
+from commitlog.aws.json_protocol import code_and_message, parse_answer
 from commitlog.aws.session import AwsOptions, AwsSession
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import CommitError, NotFound, OutcomeUnknown, Unavailable
@@ -129,21 +130,13 @@ class SqsQueue:
         body = json.dumps(request).encode()
         response = self._client.begin("POST", "/", headers=headers, body=body)()
         what = f"{operation} on {self.url}"
-        try:
-            answer = json.loads(response.body or b"{}")
-            if not isinstance(answer, dict):
-                raise ValueError("not an object")
-        except (ValueError, RecursionError) as error:
-            if response.status == 200:
-                raise OutcomeUnknown(f"{what}: the answer is not JSON ({error})") from error
-            answer = {}
+        answer = parse_answer(what, response)
         if response.status == 200:
             return answer
         raise self._fault(what, response.status, answer)
 
     def _fault(self, what: str, status: int, answer: Mapping[str, Any]) -> CommitError:
-        code = str(answer.get("__type", "")).rpartition("#")[2]
-        message = str(answer.get("message") or answer.get("Message") or "")
+        code, message = code_and_message(answer)
         if code in _MISSING:
             return NotFound(
                 f"{what}: there is no such queue ({first_line(message)}). Check its name, region and"

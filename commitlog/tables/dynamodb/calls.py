@@ -6,7 +6,6 @@ handling with DynamoDB", its developer guide).
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from commitlog._util.request_stats import report_retry
 from commitlog._util.retry import Backoff
 from commitlog.aws import AwsClient, Response, common_error, first_line
 from commitlog.aws.error_codes import THROTTLED
+from commitlog.aws.json_protocol import code_and_message, parse_answer
 from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import CommitError, Conflict, NotSupported, OutcomeUnknown, Unavailable
 from commitlog.tables.api import TRANSACT_WITHIN, InFlight, TableSchema
@@ -159,21 +159,13 @@ class Calls:
         checksum = response.headers.get("x-amz-crc32")
         if checksum is not None and checksum != str(zlib.crc32(response.body)):
             raise OutcomeUnknown(f"{what}: the answer was damaged on its way")
-        try:
-            answer = json.loads(response.body or b"{}")
-            if not isinstance(answer, dict):
-                raise ValueError("not an object")
-        except (ValueError, RecursionError) as error:
-            if response.status == 200:
-                raise OutcomeUnknown(f"{what}: the answer is not JSON ({error})") from error
-            answer = {}
+        answer = parse_answer(what, response)
         if response.status == 200:
             return answer
         raise self._fault(what, response.status, answer)
 
     def _fault(self, what: str, status: int, answer: Mapping[str, Any]) -> Exception:
-        code = str(answer.get("__type", "")).rpartition("#")[2]
-        message = str(answer.get("message") or answer.get("Message") or "")
+        code, message = code_and_message(answer)
         again = _worth_repeating(code, answer)
         if again:
             said = f"{what}: {again}: {first_line(message)}"
