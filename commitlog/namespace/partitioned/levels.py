@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -26,8 +26,8 @@ from commitlog.namespace.model.records import Entry
 from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.partitioned.dataset import Dataset, Keyed
 from commitlog.namespace.partitioned.journal import OpenJournal, OpenNamespace, PartitionedJob
-from commitlog.namespace.partitioned.listing import ListedRange, objects_in, ranges_of
-from commitlog.stores.api import ObjectInfo, same_etag
+from commitlog.namespace.partitioned.objects import cover, list_directories
+from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Key
 
 __all__ = [
@@ -37,19 +37,15 @@ __all__ = [
     "LevelJob",
     "LevelStep",
     "StepReport",
-    "has_same_object",
 ]
 
 R = TypeVar("R")
 
-#: Number of units of a level, and of ranges of a listing, for each partition.
+#: Number of units of a level for each partition.
 _UNITS = 4
 
 #: Number of files up to which each is looked up.
 FEW_FILES = 100_000
-
-#: Number of prefixes that are listed separately.
-_PREFIXES = 64
 
 
 @frozen(kw_only=True)
@@ -176,16 +172,13 @@ class LevelJob(PartitionedJob):
     inventory: Dataset[ObjectInfo] | None = None
     few: int = field(default=FEW_FILES)
 
-    def walk(
-        self, top: DirectoryRef, step: LevelStep[R], arguments: Mapping[str, Any], namespace: Namespace
-    ) -> Iterator[R]:
+    def walk(self, top: DirectoryRef, step: LevelStep[R], arguments: Mapping[str, Any]) -> Iterator[R]:
         """Process a directory and all below it; yield the results.
 
         Args:
             top: the directory.
             step: the work for each.
             arguments: those of the job, as JSON.
-            namespace: the namespace, open in this process.
         """
         units = self.plan(arguments, lambda: _UNITS * self.engine.partitions)
         level: Dataset[Keyed[DirectoryRef]] = self.engine.distribute([_keyed(units, top)])
@@ -210,7 +203,7 @@ class LevelJob(PartitionedJob):
         if self.inventory is None and files <= self.few:
             yield from self._look_up_each(found_in, step, units)
         else:
-            yield from self._look_up_listed(found_in, step, namespace)
+            yield from self._look_up_listed(found_in, step)
 
     def _look_up_each(
         self, found_in: Dataset[tuple[DirectoryRef, int]], step: LevelStep[R], units: int
@@ -219,30 +212,17 @@ class LevelJob(PartitionedJob):
         yield from found_in.map(partial(_by_unit, units)).group(call).collect()
 
     def _look_up_listed(
-        self, found_in: Dataset[tuple[DirectoryRef, int]], step: LevelStep[R], namespace: Namespace
+        self, found_in: Dataset[tuple[DirectoryRef, int]], step: LevelStep[R]
     ) -> Iterator[R]:
         files = found_in.map(partial(_files_by_object, self.open_namespace, step)).keep()
-        listed = self._listing(files, namespace) if self.inventory is None else self.inventory
+        listed = self._listing(files) if self.inventory is None else self.inventory
         joined = files.union(listed.map(_by_path)).group(partial(_differing, step))
         yield from joined.map(partial(_look_up, self.open_namespace, step)).collect()
 
-    def _listing(
-        self, files: Dataset[Keyed[FoundFile | ObjectInfo]], namespace: Namespace
-    ) -> Dataset[ObjectInfo]:
-        """Return a listing of the prefixes below which the objects of files are."""
-        prefixes: dict[str, str] = {}
-        for name, prefix in files.map(_prefixes).collect():
-            prefixes[name] = _common(prefixes.get(name, prefix), prefix)
-        if len(prefixes) > _PREFIXES:
-            prefixes = {"": reduce(_common, prefixes.values())}
-        wanted: list[str] = []
-        for prefix in sorted(prefix[: prefix.rfind("/") + 1] for prefix in prefixes.values()):
-            if not wanted or not prefix.startswith(wanted[-1]):
-                wanted.append(prefix)
-        count = max(1, _UNITS * self.engine.partitions // len(wanted))
-        ranges = [ranges_of(namespace.store, prefix, count=count) for prefix in wanted]
-        parts = self.engine.distribute(list(chain.from_iterable(ranges)))
-        return parts.map(partial(_listed, self.open_namespace))
+    def _listing(self, files: Dataset[Keyed[FoundFile | ObjectInfo]]) -> Dataset[ObjectInfo]:
+        """Return a listing of the directories below which the objects of files are."""
+        directories = cover(files.map(_directories).collect())
+        return list_directories(self.engine, self.open_namespace, directories)
 
 
 #: What a task yields for a unit: a report with the numbers of directories in it and of files to look
@@ -330,26 +310,10 @@ def _by_path(listed: Iterator[ObjectInfo]) -> Iterator[Keyed[FoundFile | ObjectI
     return ((info.path, (0, "", ""), info) for info in listed)
 
 
-def _prefixes(files: Iterator[Keyed[Any]]) -> Iterator[tuple[str, str]]:
-    """Yield the common prefix of the objects of files, for each name at the top of the store."""
-    found: dict[str, str] = {}
-    for path, _, _ in files:
-        name = path.partition("/")[0]
-        found[name] = _common(found.get(name, path), path)
-    yield from found.items()
-
-
-def _common(one: str, other: str) -> str:
-    """Return the common prefix of two texts."""
-    pairs = enumerate(zip(one, other, strict=False))
-    at = next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
-    return one[:at]
-
-
-def _listed(open_namespace: OpenNamespace, ranges: Iterator[ListedRange]) -> Iterator[ObjectInfo]:
-    with open_namespace() as namespace:
-        for each in ranges:
-            yield from objects_in(namespace.store, each)
+def _directories(files: Iterator[Keyed[Any]]) -> Iterator[str]:
+    """Yield directories of the store that have the objects of files."""
+    parts = (path.rpartition("/") for path, _, _ in files)
+    yield from cover(above + slash for above, slash, _ in parts)
 
 
 def _differing(
@@ -371,9 +335,3 @@ def _look_up(
     if first is not None:
         with open_namespace() as namespace:
             yield step.look_up(namespace, chain([first], files))
-
-
-def has_same_object(file: Entry, info: ObjectInfo) -> bool:
-    """Return whether a listed object seems to be the content of a file."""
-    data = file.data
-    return data is not None and data.size == info.size and same_etag(data.etag, info.etag)

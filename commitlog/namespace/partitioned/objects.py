@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
+from typing import Protocol, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -29,7 +31,15 @@ from commitlog.namespace.partitioned.listing import ListedRange, objects_in, ran
 from commitlog.namespace.write.content import content_prefixes, is_content_prefix
 from commitlog.stores.api import ObjectInfo, ObjectStore
 
-__all__ = ["ObjectListing", "StoreListing", "StoredObjects"]
+__all__ = [
+    "ObjectListing",
+    "OpenStoreOwner",
+    "StoreListing",
+    "StoreOwner",
+    "StoredObjects",
+    "cover",
+    "list_directories",
+]
 
 #: Number of parts of a listing for each partition.
 _PARTS = 4
@@ -37,6 +47,18 @@ _PARTS = 4
 #: Most directories that are listed for objects that no namespace has stored, and most ranges into which
 #: the driver divides them.
 _DIRECTORIES, _RANGES = 64, 256
+
+
+class StoreOwner(Protocol):
+    """Something that has a store: the parts of a namespace as a task opens them, or the namespace."""
+
+    @property
+    def store(self) -> ObjectStore:
+        """The store."""
+
+
+#: Opens something with a store, in any process.
+OpenStoreOwner: TypeAlias = Callable[[], AbstractContextManager[StoreOwner]]
 
 
 class ObjectListing(abc.ABC):
@@ -81,13 +103,7 @@ class StoreListing(ObjectListing):
         directories = [each for each in found if is_directory(each)]
         starts = () if "" in directories else _starts(_PARTS * engine.partitions)
         content = engine.distribute(starts).map(partial(_list_content, open_access))
-        ranges: list[ListedRange] = []
-        if directories:
-            count = max(1, min(_RANGES, _PARTS * engine.partitions) // len(directories))
-            with open_access() as access:
-                for each in directories:
-                    ranges += ranges_of(access.store, each, count=count)
-        return content.union(engine.distribute(ranges).map(partial(_list_ranges, open_access)))
+        return content.union(list_directories(engine, open_access, directories))
 
 
 def _starts(count: int) -> list[str]:
@@ -113,10 +129,29 @@ def _content_prefixes(store: ObjectStore, start: str) -> Sequence[str]:
     return [start] if found and len(found) == len(page.prefixes) and not page.objects else found
 
 
-def _list_ranges(open_access: OpenAccess, ranges: Iterator[ListedRange]) -> Iterator[ObjectInfo]:
-    with open_access() as access:
+def list_directories(
+    engine: Engine, open_owner: OpenStoreOwner, directories: Sequence[str]
+) -> Dataset[ObjectInfo]:
+    """Return the objects below some directories of a store, which are listed in ranges.
+
+    Args:
+        engine: divides the work.
+        open_owner: opens what has the store, in any process.
+        directories: the directories, each with a slash at the end; none is below another.
+    """
+    ranges: list[ListedRange] = []
+    if directories:
+        count = max(1, min(_RANGES, _PARTS * engine.partitions) // len(directories))
+        with open_owner() as owner:
+            for each in directories:
+                ranges += ranges_of(owner.store, each, count=count)
+    return engine.distribute(ranges).map(partial(_list_ranges, open_owner))
+
+
+def _list_ranges(open_owner: OpenStoreOwner, ranges: Iterator[ListedRange]) -> Iterator[ObjectInfo]:
+    with open_owner() as owner:
         for each in ranges:
-            yield from objects_in(access.store, each)
+            yield from objects_in(owner.store, each)
 
 
 def cover(paths: Iterable[str]) -> list[str]:

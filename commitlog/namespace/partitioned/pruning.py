@@ -8,6 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from commitlog.namespace.external.prune import PruneReport, external_files
+from commitlog.namespace.fsck.cross_checks import has_content
 from commitlog.namespace.model.backing import backing_path
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.keys import Keys
@@ -19,7 +20,6 @@ from commitlog.namespace.partitioned.levels import (
     LevelJob,
     LevelStep,
     StepReport,
-    has_same_object,
 )
 from commitlog.namespace.status import Difference
 from commitlog.namespace.tree import Tree
@@ -60,7 +60,7 @@ class PartitionedPrune(LevelJob):
 
         def prune_tree(top: Entry) -> PruneReport:
             done = PruneReport()
-            for report in self.walk(DirectoryRef.of(path, top), step, arguments, namespace):
+            for report in self.walk(DirectoryRef.of(path, top), step, arguments):
                 done = done.followed_by(PruneReport.from_json(report))
                 if progress is not None:
                     progress(done)
@@ -136,7 +136,7 @@ class PartitionedDiff(LevelJob):
                 top = evolve(top, binding=Binding(prefix=prefix))
             compared = 0
             reference = DirectoryRef.of(path, top, as_if=step.as_if)
-            for number, found in self.walk(reference, step, {"what": "diff"}, namespace):
+            for number, found in self.walk(reference, step, {"what": "diff"}):
                 compared += number
                 if progress is not None:
                     progress(compared)
@@ -206,7 +206,7 @@ class _DiffStep(LevelStep[_Found]):
 
     def seems_equal(self, file: Entry, info: ObjectInfo) -> bool:
         """See `LevelStep.seems_equal`."""
-        return has_same_object(file, info)
+        return file.data is not None and has_content(file.data, info)
 
 
 def _rows(namespace: Namespace, directory: DirectoryRef) -> Iterator[tuple[Entry, Iterator[Entry]]]:
