@@ -23,7 +23,13 @@ from commitlog.namespace.partitioned.dataset import (
     RecordCounter,
     call_with_groups,
 )
-from commitlog.namespaces import open_namespace, open_parts, store_of
+from commitlog.namespaces import (
+    metadata_table_url,
+    open_namespace,
+    open_parts,
+    parse_url,
+    store_of,
+)
 from commitlog.spark.errors import own_errors
 from commitlog.spark.progress import AccumulatedCounter, ProgressWatch
 from commitlog.urls import Url
@@ -58,6 +64,30 @@ class NamespacePlace:
     write_units: float | None = None
     tasks: int = 1
 
+    @classmethod
+    def of(
+        cls,
+        namespace: str,
+        *,
+        metadata: str | Url | None,
+        store: str | Url | None,
+        options: Mapping[str, Any],
+        write_units: float | None = None,
+        tasks: int = 1,
+    ) -> NamespacePlace:
+        """Return the place of a namespace, given its name or URL; `metadata` may be None: the default.
+
+        Raises `ConfigurationError` if there is no default.
+        """
+        return cls(
+            name=parse_url(namespace)[0] if "://" in namespace else namespace,
+            metadata=metadata_table_url(metadata),
+            store=store,
+            options=options,
+            write_units=write_units,
+            tasks=tasks,
+        )
+
     @property
     def task_write_units(self) -> float | None:
         """The rate of the writes of one task."""
@@ -66,21 +96,23 @@ class NamespacePlace:
     @contextmanager
     def open(self) -> Iterator[tuple[Namespace, OpenAccess]]:
         """Open the namespace, and return what opens its parts in a task."""
-        with self._open(self.write_units) as namespace:
+        with self.open_namespace(write_units=self.write_units) as namespace:
             known = namespace.describe(writing=False)
             yield namespace, self.access(self.store or store_of(known), known.log)
 
     @contextmanager
     def open_repairer(self, references: References) -> Iterator[Repairer]:
         """Open the namespace in a task, and return what repairs findings there."""
-        with self._open(self.task_write_units) as namespace:
+        with self.open_namespace(write_units=self.task_write_units) as namespace:
             yield namespace.maintenance.repairer(references)
 
-    def _open(self, write_units: float | None) -> Namespace:
+    def open_namespace(self, *, grace: float = 3600.0, write_units: float | None = None) -> Namespace:
+        """Open the namespace, in any process; arguments as of `open_namespace`."""
         return open_namespace(
             self.name,
             metadata=self.metadata,
             store=self.store,
+            grace=grace,
             write_units=write_units,
             **self.options,
         )

@@ -36,8 +36,6 @@ from commitlog.namespace.partitioned.repair import PartitionedRepairer
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.namespace.partitioned.table import PartitionedTable
 from commitlog.namespaces import (
-    metadata_table_url,
-    parse_url,
     restore_namespace,
 )
 from commitlog.oplog import Decision, Operation
@@ -233,10 +231,10 @@ def fsck(
         raise ConfigurationError(f"write_units: not an argument of the mode {mode!r}")
     watch = None if step_progress is None else ProgressWatch(show=step_progress, clock=SystemClock())
     engine = SparkEngine(spark, partitions=partitions, watch=watch)
-    place = NamespacePlace(
-        name=parse_url(namespace)[0] if "://" in namespace else namespace,
+    place = NamespacePlace.of(
+        namespace,
+        metadata=metadata,
         store=store,
-        metadata=metadata_table_url(metadata),
         options={"commit": commit, "leases": leases, "probe_report": probe_report},
         write_units=write_units,
         tasks=engine.context.defaultParallelism,

@@ -32,13 +32,11 @@ from commitlog.namespace.partitioned.imports import PartitionedImport
 from commitlog.namespace.partitioned.journal import (
     Journal,
     OpenJournal,
-    OpenNamespace,
     no_journal,
 )
 from commitlog.namespace.partitioned.levels import FEW_FILES
 from commitlog.namespace.partitioned.pruning import PartitionedDiff, PartitionedPrune
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
-from commitlog.namespaces import metadata_table_url, open_namespace, parse_url
 from commitlog.spark.cluster import NamespacePlace, SparkEngine
 from commitlog.spark.inventory import open_inventory
 from commitlog.stores.api import ObjectInfo
@@ -97,7 +95,7 @@ def import_objects(
     with job.run() as (opened, _), ThreadPoolExecutor(_LISTINGS, "commitlog-listing") as executor:
         work = PartitionedImport(
             engine=job.engine,
-            open_namespace=job.opener(),
+            open_namespace=job.place.open_namespace,
             open_journal=job.open_journal,
             executor=executor,
         )
@@ -141,7 +139,7 @@ def gc(
     with job.run() as (opened, open_access):
         work = PartitionedCollection(
             engine=job.engine,
-            open_namespace=job.opener(),
+            open_namespace=job.place.open_namespace,
             open_journal=job.open_journal,
             open_references=partial(PartitionedSurveyor.of, job.engine, open_access),
         )
@@ -178,7 +176,8 @@ def empty_trash(
     options = {"commit": commit, "leases": leases, "probe_report": probe_report}
     job = _Job.of(spark, namespace, metadata, store, options, None, None, None)
     with job.run() as (opened, _):
-        work = PartitionedTrash(engine=job.engine, open_namespace=job.opener(grace=grace))
+        opener = partial(job.place.open_namespace, grace=grace)
+        work = PartitionedTrash(engine=job.engine, open_namespace=opener)
         return work.empty(opened, progress=progress)
 
 
@@ -228,7 +227,7 @@ def prune(
     with job.run() as (opened, open_access):
         work = PartitionedPrune(
             engine=job.engine,
-            open_namespace=job.opener(),
+            open_namespace=job.place.open_namespace,
             open_journal=job.open_journal,
             inventory=job.inventory(inventory, opened, open_access),
             few=few_files,
@@ -275,7 +274,7 @@ def diff(
     with job.run() as (opened, open_access):
         work = PartitionedDiff(
             engine=job.engine,
-            open_namespace=job.opener(),
+            open_namespace=job.place.open_namespace,
             inventory=job.inventory(inventory, opened, open_access),
             few=few_files,
         )
@@ -317,25 +316,8 @@ class _Job:
             open_journal = partial(_open_journal, journal, job_id or random_id())
         return cls(
             engine=SparkEngine(spark, partitions=partitions),
-            place=NamespacePlace(
-                name=parse_url(namespace)[0] if "://" in namespace else namespace,
-                store=store,
-                metadata=metadata_table_url(metadata),
-                options=options,
-            ),
+            place=NamespacePlace.of(namespace, metadata=metadata, store=store, options=options),
             open_journal=open_journal,
-        )
-
-    def opener(self, *, grace: float = 3600.0) -> OpenNamespace:
-        """Return what opens the namespace in a task."""
-        place = self.place
-        return partial(
-            open_namespace,
-            place.name,
-            metadata=place.metadata,
-            store=place.store,
-            grace=grace,
-            **place.options,
         )
 
     def inventory(

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,8 @@ from attrs import asdict, frozen
 
 import commitlog
 from commitlog.namespace import Namespace
-from commitlog.namespaces import open_namespace
 from commitlog.spark import maintenance_jobs
+from commitlog.spark.cluster import NamespacePlace
 from demo.quiet import quiet_session
 from support.spark_driver import read_tasks
 
@@ -60,7 +59,9 @@ class MaintenanceJob:
         return getattr(commitlog.spark, self.function)(spark, *self.words, **self.options)
 
 
-def open_or_kill(driver: int, job: MaintenanceJob, *words: Any, **options: Any) -> Namespace:
+def open_or_kill(
+    driver: int, job: MaintenanceJob, place: NamespacePlace, options: dict[str, Any]
+) -> Namespace:
     """Open a namespace in a task, or kill the driver."""
     count = Path(job.directory) / "opened"
     with count.open("ab") as file:
@@ -69,14 +70,24 @@ def open_or_kill(driver: int, job: MaintenanceJob, *words: Any, **options: Any) 
         with suppress(ProcessLookupError):
             os.kill(driver, signal.SIGKILL)
         raise RuntimeError("the driver was killed")
-    return open_namespace(*words, **options)
+    return NamespacePlace.open_namespace(place, **options)
 
 
 def main() -> None:
     """Run the task of this driver."""
     [job] = [MaintenanceJob(**json.loads(text)) for text in read_tasks()]
-    opener: Any = partial(open_or_kill, os.getpid(), job)
-    maintenance_jobs.open_namespace = opener  # type: ignore[attr-defined]
+    driver = os.getpid()
+
+    class DeadlyPlace(NamespacePlace):
+        """A place whose namespace is opened in tasks by `open_or_kill`."""
+
+        def open_namespace(self, **options: Any) -> Namespace:
+            """See `NamespacePlace.open_namespace`."""
+            if os.getpid() == driver:
+                return NamespacePlace.open_namespace(self, **options)
+            return open_or_kill(driver, job, self, options)
+
+    maintenance_jobs.NamespacePlace = DeadlyPlace  # type: ignore[misc]
     job.run(quiet_session(master="local[1]"))
     threading.Event().wait()
 

@@ -182,18 +182,6 @@ class _OpenWithStops:
         return open_parts(name, **options)
 
 
-@frozen(kw_only=True)
-class _PlaceWithStops(NamespacePlace):
-    """A place whose namespace is opened for repairs in a task with stops in the worker process."""
-
-    stops: tuple[Stop, ...]
-
-    def open_repairer(self, references: References) -> AbstractContextManager[Repairer]:
-        """See `NamespacePlace.open_repairer`."""
-        _set_in_task(self.stops)
-        return NamespacePlace.open_repairer(self, references)
-
-
 @frozen
 class _StoppedFold:
     """A call for the records of a key, with a stop before it."""
@@ -224,11 +212,19 @@ def stops(calls: Sequence[FsckCall]) -> Iterator[None]:
         if stop and stop.at == "reported":
             stop.spring()
 
+    class PlaceWithStops(NamespacePlace):
+        """A place whose namespace is opened for repairs in a task with stops in the worker process."""
+
+        def open_repairer(self, references: References) -> AbstractContextManager[Repairer]:
+            """See `NamespacePlace.open_repairer`."""
+            _set_in_task(given)
+            return NamespacePlace.open_repairer(self, references)
+
     with (
         mock.patch.object(SparkDataset, "group", grouped),
         mock.patch.object(fsck_job, "write", written),
         mock.patch.object(cluster, "open_parts", _OpenWithStops(given)),
-        mock.patch.object(fsck_job, "NamespacePlace", partial(_PlaceWithStops, stops=given)),
+        mock.patch.object(fsck_job, "NamespacePlace", PlaceWithStops),
     ):
         undo = [stop.set() for stop in given]
         try:
