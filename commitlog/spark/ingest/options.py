@@ -7,11 +7,10 @@ import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from attrs import field, frozen
 
-from commitlog.aws.sqs import SqsQueue
 from commitlog.errors import ConfigurationError, TableNotFound
 from commitlog.ingest import INGEST_SCHEMA, IngestSettings, PathFilter
 from commitlog.ingest.settings import Clean, Starting
@@ -31,6 +30,9 @@ from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_store_url, parse_table_url
+
+if TYPE_CHECKING:
+    from commitlog.aws.sqs import SqsQueue
 
 __all__ = ["SPARK_FORMAT", "IngestOptions", "check_reader", "split_options"]
 
@@ -156,6 +158,9 @@ class IngestOptions:
         """Open the queue of notifications, if there is one, for a context. Nothing is sent before."""
         if self.notifications is None:
             return nullcontext()
+        # Imported here, because a local directory needs no client of AWS.
+        from commitlog.aws.sqs import SqsQueue
+
         return closing(SqsQueue(self.notifications, visible_after=VISIBLE_AFTER))
 
     def opened_table(self) -> AbstractContextManager[Table]:
