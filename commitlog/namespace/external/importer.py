@@ -36,7 +36,7 @@ from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, ObjectStore
 from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
-__all__ = ["ImportReport", "Importer"]
+__all__ = ["ImportReport", "Importer", "check_import_prefix"]
 
 #: Objects to import at a time: with the guard of the directory, their files fill a transaction.
 _FILES = MAX_TRANSACTION_WRITES - 1
@@ -125,8 +125,7 @@ class Importer:
         progress: Callable[[ImportReport], object] | None = None,
     ) -> ImportReport:
         """See `Maintenance.import_objects`."""
-        if prefix and not prefix.endswith("/"):
-            raise ConfigurationError(f"prefix {prefix!r} is not a directory: end it in a slash")
+        check_import_prefix(prefix)
         depth = 1 + len(split(into))
         done = ImportReport(last=start_after)
         top = self._top(into, within)
@@ -251,6 +250,12 @@ class Importer:
             bytes=done.bytes + sum(new[name].size for name in linked.created),
             refused=done.refused + refused,
         )
+
+
+def check_import_prefix(prefix: str) -> None:
+    """Raise `ConfigurationError` unless a prefix is "" or ends in a slash."""
+    if prefix and not prefix.endswith("/"):
+        raise ConfigurationError(f"prefix {prefix!r} is not a directory: end it in a slash")
 
 
 def _refused(done: ImportReport, infos: Iterable[ObjectInfo], error: Exception) -> ImportReport:

@@ -17,8 +17,8 @@ from typing import Any
 from attrs import frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
-from commitlog.errors import AlreadyExists, ConfigurationError, InvalidPath, NotADirectory
-from commitlog.namespace.external.importer import ImportReport
+from commitlog.errors import AlreadyExists, InvalidPath, NotADirectory
+from commitlog.namespace.external.importer import ImportReport, check_import_prefix
 from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.partitioned.journal import OpenJournal, OpenNamespace, PartitionedJob
 from commitlog.namespace.partitioned.listing import ListedRange, objects_in, ranges_of
@@ -57,8 +57,7 @@ class PartitionedImport(PartitionedJob):
         Also raises `ConfigurationError` if the job has other arguments, and `NotSupported` if the store
         does not list objects in the order of their bytes.
         """
-        if prefix and not prefix.endswith("/"):
-            raise ConfigurationError(f"prefix {prefix!r} is not a directory: end it in a slash")
+        check_import_prefix(prefix)
         namespace.describe()
         namespace.store.check()
 
