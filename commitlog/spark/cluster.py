@@ -100,10 +100,14 @@ class NamespacePlace:
             known = namespace.describe(writing=False)
             yield namespace, self.access(self.store or store_of(known), known.log)
 
+    def open_for_task(self, *, grace: float = 3600.0) -> Namespace:
+        """Open the namespace in a task, which writes at its share of the rate."""
+        return self.open_namespace(grace=grace, write_units=self.task_write_units)
+
     @contextmanager
     def open_repairer(self, references: References) -> Iterator[Repairer]:
         """Open the namespace in a task, and return what repairs findings there."""
-        with self.open_namespace(write_units=self.task_write_units) as namespace:
+        with self.open_for_task() as namespace:
             yield namespace.maintenance.repairer(references)
 
     def open_namespace(self, *, grace: float = 3600.0, write_units: float | None = None) -> Namespace:
@@ -171,14 +175,23 @@ class SparkEngine(Engine):
 
     @contextmanager
     def counting(
-        self, step: str, total: Callable[[], int | None] = lambda: None
+        self,
+        step: str,
+        total: Callable[[], int | None] = lambda: None,
+        *,
+        partitions: int | None = None,
     ) -> Iterator[RecordCounter]:
         """See `Engine.counting`."""
         if self._watch is None:
             yield AccumulatedCounter(None)
             return
         counter = AccumulatedCounter.of(self.context)
-        with self._watch.step(step, total(), lambda: counter.done):
+        known = total()
+
+        def expected() -> int | None:
+            return counter.estimate(partitions) if known is None and partitions else known
+
+        with self._watch.step(step, expected, lambda: counter.done):
             yield counter
 
 

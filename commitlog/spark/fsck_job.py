@@ -7,7 +7,6 @@ The module is not called ``fsck``: it would hide the function `commitlog.spark.f
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, overload
@@ -18,7 +17,7 @@ from pyspark.sql import SparkSession
 from commitlog._util.ids import random_id
 from commitlog.clock import SystemClock
 from commitlog.commit import ProbeReport
-from commitlog.errors import ConfigurationError, JobAlreadyCommitted
+from commitlog.errors import ConfigurationError
 from commitlog.namespace import (
     PROBLEMS,
     Finding,
@@ -246,8 +245,8 @@ def fsck(
     if findings is not None and not isinstance(report, LogRewriteReport):
         id = random_id() if job_id is None else job_id
         rows = [(id, *found.to_json().values()) for found in _findings_of(report)]
-        with suppress(JobAlreadyCommitted):  # by a call that was interrupted after that
-            write(spark.createDataFrame(rows, _COLUMNS), findings, job_id=id)
+        frame = spark.createDataFrame(rows, _COLUMNS)
+        write(frame, findings, job_id=id, on_duplicate="skip")  # an interrupted call may have done so
     return report
 
 

@@ -55,7 +55,7 @@ class AccumulatedCounter(RecordCounter):
         """Return a new counter."""
         return cls(context.accumulator({}, _Maxima()))
 
-    def count(self, records: Iterable[T]) -> Iterator[T]:
+    def count(self, records: Iterable[T], weight: Callable[[T], int] | None = None) -> Iterator[T]:
         """See `RecordCounter.count`."""
         context = TaskContext.get()
         if self.numbers is None or context is None:
@@ -65,7 +65,7 @@ class AccumulatedCounter(RecordCounter):
         try:
             for record in records:
                 yield record
-                number += 1
+                number += 1 if weight is None else weight(record)
         finally:
             self.numbers.add({context.partitionId(): number})
 
@@ -73,6 +73,14 @@ class AccumulatedCounter(RecordCounter):
     def done(self) -> int:
         """The number of records so far."""
         return 0 if self.numbers is None else sum(list(self.numbers.value.values()))
+
+    def estimate(self, partitions: int) -> int | None:
+        """Return the number of all records, given the number of partitions; None at the beginning.
+
+        The partitions that are not complete are taken to be like the complete ones.
+        """
+        found = [] if self.numbers is None else list(self.numbers.value.values())
+        return round(sum(found) / len(found) * partitions) if found else None
 
 
 @frozen(kw_only=True)
@@ -92,12 +100,14 @@ class ProgressWatch:
     new_event: Callable[[], threading.Event] = threading.Event
 
     @contextmanager
-    def step(self, name: str, total: int | None, done: Callable[[], int]) -> Iterator[None]:
+    def step(
+        self, name: str, total: Callable[[], int | None], done: Callable[[], int]
+    ) -> Iterator[None]:
         """Show the progress of a step until it ends.
 
         Args:
             name: the name of the step.
-            total: number of all records, if it is known.
+            total: returns the number of all records, if it is known.
             done: returns the number of records so far.
 
         Raises the errors of `show`, at the end.
@@ -106,7 +116,7 @@ class ProgressWatch:
 
         def notify() -> None:
             seconds = self.clock.monotonic() - began
-            self.show(StepProgress(step=name, done=done(), total=total, seconds=seconds))
+            self.show(StepProgress(step=name, done=done(), total=total(), seconds=seconds))
 
         with watching(notify, self.interval, self.new_event()):
             yield

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from commitlog._util.parsing import parse_seconds
-from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.connection import Connection, namespace_options, write_units_option
 from commitlog.cli.exit_status import Exit, print_error
 from commitlog.cli.fs.paths import path_of
 from commitlog.cli.namespace.cluster import (
@@ -155,6 +155,7 @@ def sync(connection: Connection, url: str, empty_store: bool, json: bool) -> Non
 @spark_option("Read directories and remove records")
 @inventory_option("With --spark: an S3 Inventory to read in place of a listing.")
 @job_options
+@write_units_option
 @json_option
 @namespace_options
 def prune(
@@ -165,6 +166,7 @@ def prune(
     spark: str | None,
     inventory: str | None,
     journal: str | None,
+    report: str | None,
     job_id: str | None,
     json: bool,
 ) -> None:
@@ -182,7 +184,7 @@ def prune(
       commitlog namespace prune commitlog://lake/in
     """
     check_inventory(spark, inventory)
-    job = job_arguments(spark, journal, job_id)
+    job = job_arguments(spark, job_id, journal=journal, report=report)
     at = path_of(connection, url)
     with counted("directories") as count:
 
@@ -203,7 +205,6 @@ def prune(
                 older_than=older_than,
                 empty_store=empty_store,
                 inventory=inventory,
-                progress=progress,
                 **job,
                 **connection.namespace_arguments(name),
             )

@@ -12,7 +12,7 @@ from commitlog.errors import ConfigurationError
 
 __all__ = [
     "check_inventory",
-    "fsck_on_spark",
+    "findings_options",
     "inventory_option",
     "job_arguments",
     "job_options",
@@ -52,11 +52,12 @@ def check_inventory(spark: str | None, inventory: str | None) -> None:
 
 
 def job_options(command: F) -> F:
-    """Add the options ``--journal`` and ``--job-id`` to a command."""
+    """Add the options ``--journal``, ``--report`` and ``--job-id`` to a command."""
+    command = _job_id_option(
+        "With --journal or --report: id of the job; run the command with the same id to continue it."
+    )(command)
     command = click.option(
-        "--job-id",
-        metavar="ID",
-        help="With --journal: id of the job; run the command with the same id to continue it.",
+        "--report", metavar="URL", help="With --spark: append the report to the output at URL."
     )(command)
     return click.option(
         "--journal",
@@ -65,21 +66,46 @@ def job_options(command: F) -> F:
     )(command)
 
 
-def job_arguments(spark: str | None, journal: str | None, job_id: str | None) -> dict[str, Any]:
-    """Return the arguments of a job. Raises `UsageError` for options that need others."""
-    if spark is None and (journal or job_id):
-        raise click.UsageError("--journal and --job-id require --spark")
-    if journal is None and job_id:
-        raise click.UsageError("--job-id requires --journal")
-    return {} if journal is None else {"journal": journal, "job_id": job_id}
+def findings_options(command: F) -> F:
+    """Add the options ``--findings`` and ``--job-id`` to a command."""
+    command = _job_id_option(
+        "With --findings: id of this run; the output gets the findings of an id once."
+    )(command)
+    return click.option(
+        "--findings", metavar="URL", help="With --spark: append the findings to the output at URL."
+    )(command)
+
+
+def _job_id_option(help: str) -> Callable[[F], F]:
+    return click.option("--job-id", metavar="ID", help=help)
+
+
+def job_arguments(spark: str | None, job_id: str | None, **urls: str | None) -> dict[str, Any]:
+    """Return the arguments of a job.
+
+    Args:
+        spark, job_id: the values of ``--spark`` and ``--job-id``.
+        urls: the values of the other options, by name.
+
+    Raises `UsageError` for options that need others.
+    """
+    given = {name: url for name, url in urls.items() if url is not None}
+    names = [f"--{name}" for name in urls]
+    if spark is None and (given or job_id):
+        raise click.UsageError(f"{', '.join(names)} and --job-id require --spark")
+    if job_id and not given:
+        raise click.UsageError(f"--job-id requires {' or '.join(names)}")
+    return {**given, "job_id": job_id} if given else {}
 
 
 def run_on_spark(master: str, function: str, *arguments: Any, **options: Any) -> Any:
     """Call a function of `commitlog.spark` in a session that ends with the call; return its result.
 
+    The progress of its steps is shown on a terminal.
+
     Args:
         master: the Spark master.
-        function: name of the function, which takes a session first.
+        function: name of the function, which takes a session first, and `step_progress`.
         arguments, options: its other arguments.
     """
     try:
@@ -89,18 +115,7 @@ def run_on_spark(master: str, function: str, *arguments: Any, **options: Any) ->
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     session = spark.session(master, settings)
     try:
-        return getattr(spark, function)(session, *arguments, **options)
+        with step_line() as show:
+            return getattr(spark, function)(session, *arguments, step_progress=show, **options)
     finally:
         session.stop()
-
-
-def fsck_on_spark(master: str, name: str, **options: Any) -> Any:
-    """Return the result of `commitlog.spark.fsck`, and show its progress on a terminal.
-
-    Args:
-        master: the Spark master.
-        name: the name of the namespace.
-        options: further arguments of `commitlog.spark.fsck`.
-    """
-    with step_line() as show:
-        return run_on_spark(master, "fsck", name, step_progress=show, **options)

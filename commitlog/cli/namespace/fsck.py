@@ -11,7 +11,13 @@ from attrs import evolve
 
 from commitlog.cli.connection import Connection, namespace_options, write_units_option
 from commitlog.cli.exit_status import Exit, PredicateCommand
-from commitlog.cli.namespace.cluster import fsck_on_spark, inventory_option, spark_option
+from commitlog.cli.namespace.cluster import (
+    findings_options,
+    inventory_option,
+    job_arguments,
+    run_on_spark,
+    spark_option,
+)
 from commitlog.cli.output import counted, json_option, moment, print_json, printable, readable
 from commitlog.cli.parameters import DURATION
 from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome, RepairReport
@@ -50,6 +56,7 @@ __all__ = ["fsck"]
 )
 @spark_option("Check and repair")
 @inventory_option("With --spark, and --objects or --orphans: an S3 Inventory to read, not a listing.")
+@findings_options
 @write_units_option
 @json_option
 @namespace_options
@@ -65,6 +72,8 @@ def fsck(
     confirm_after: float,
     spark: str | None,
     inventory: str | None,
+    findings: str | None,
+    job_id: str | None,
     json: bool,
 ) -> None:
     """Check the namespace NAME: read all records and the log, and report inconsistencies.
@@ -91,6 +100,7 @@ def fsck(
         raise click.UsageError("--inventory requires --spark, and --objects or --orphans")
     if connection.write_units is not None and not repair:
         raise click.UsageError("--write-units requires --repair")
+    job = job_arguments(spark, job_id, findings=findings)
     check: dict[str, Any] = {
         "objects": objects,
         "orphans": orphans,
@@ -106,11 +116,11 @@ def fsck(
         if repair:
             repaired = maintenance.repair(checked.findings, **changes)
     else:
-        arguments = {**check, "inventory": inventory, **connection.namespace_arguments(name)}
+        arguments = {**check, **job, "inventory": inventory, **connection.namespace_arguments(name)}
         if repair:
             checked, repaired = _repair_on_spark(spark, name, **arguments, **changes)
         else:
-            checked = fsck_on_spark(spark, name, **arguments)
+            checked = run_on_spark(spark, "fsck", name, **arguments)
     left = len(checked.findings)
     if repair:
         for each in repaired:
@@ -153,7 +163,7 @@ def _repair_on_spark(
         nonlocal checked
         checked = now
 
-    repaired = fsck_on_spark(master, name, mode="repair", progress=progress, **arguments)
+    repaired = run_on_spark(master, "fsck", name, mode="repair", progress=progress, **arguments)
     known = set(map(id, checked.findings))
     others = [each.finding for each in repaired if id(each.finding) not in known]
     return evolve(checked, findings=(*others, *checked.findings)), repaired

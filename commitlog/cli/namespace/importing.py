@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.connection import Connection, namespace_options, write_units_option
 from commitlog.cli.exit_status import Exit, Interrupted, PredicateCommand, print_error
 from commitlog.cli.fs.paths import matches, path_of, url_of
 from commitlog.cli.namespace.cluster import (
     check_inventory,
+    findings_options,
     inventory_option,
     job_arguments,
     job_options,
@@ -36,6 +37,7 @@ __all__ = ["diff", "import_", "prefix_in"]
 @click.option("--start-after", default="", metavar="PATH", help="Continue after this object.")
 @spark_option("List and import the objects")
 @job_options
+@write_units_option
 @json_option
 @namespace_options
 def import_(
@@ -45,6 +47,7 @@ def import_(
     start_after: str,
     spark: str | None,
     journal: str | None,
+    report: str | None,
     job_id: str | None,
     json: bool,
 ) -> None:
@@ -68,7 +71,7 @@ def import_(
 
     if spark is not None and start_after:
         raise click.UsageError("--start-after cannot be used with --spark: use --journal")
-    job = job_arguments(spark, journal, job_id)
+    job = job_arguments(spark, job_id, journal=journal, report=report)
     at = path_of(connection, url)
     prefix = prefix_in(at.namespace, source)
     so_far = ImportReport(last=start_after)
@@ -86,7 +89,7 @@ def import_(
                 )
             else:
                 name = at.namespace.name
-                arguments = {**job, **connection.namespace_arguments(name), "progress": progress}
+                arguments = {**job, **connection.namespace_arguments(name)}
                 done = run_on_spark(spark, "import_objects", name, prefix, at.path, **arguments)
     except KeyboardInterrupt as error:
         raise Interrupted(_state(so_far, start_after)) from error
@@ -158,6 +161,7 @@ def prefix_in(namespace: Namespace, url: str) -> str:
 )
 @spark_option("Compare files and objects")
 @inventory_option("With --spark: an S3 Inventory to read in place of a listing.")
+@findings_options
 @json_option
 @namespace_options
 def diff(
@@ -166,6 +170,8 @@ def diff(
     source: str | None,
     spark: str | None,
     inventory: str | None,
+    findings: str | None,
+    job_id: str | None,
     json: bool,
 ) -> None:
     """Show differences between the store and the namespace, at and below URLs.
@@ -189,6 +195,9 @@ def diff(
     if source is not None and len(urls) > 1:
         raise click.UsageError("--with takes one directory: give one URL")
     check_inventory(spark, inventory)
+    job = job_arguments(spark, job_id, findings=findings)
+    if job_id is not None and len(urls) > 1:
+        raise click.UsageError("--job-id takes one directory: give one URL")
     differences = 0
     for url in urls:
         for each in matches(connection, url):
@@ -199,7 +208,7 @@ def diff(
                 else:
                     name = each.namespace.name
                     arguments = connection.namespace_arguments(name)
-                    arguments |= {"prefix": prefix, "inventory": inventory, "progress": count}
+                    arguments |= {"prefix": prefix, "inventory": inventory, **job}
                     found = run_on_spark(spark, "diff", name, each.path, **arguments)
                 for difference in found:
                     differences += 1

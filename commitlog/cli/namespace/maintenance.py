@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from commitlog.cli.connection import Connection, grace_option, namespace_options
+from commitlog.cli.connection import (
+    Connection,
+    grace_option,
+    namespace_options,
+    write_units_option,
+)
 from commitlog.cli.exit_status import Exit, message_of, print_error
 from commitlog.cli.namespace.cluster import job_arguments, job_options, run_on_spark, spark_option
 from commitlog.cli.output import (
@@ -45,6 +50,7 @@ def abandoned_option(command: Callable[..., R]) -> Callable[..., R]:
 @grace_option
 @spark_option("Remove files and content")
 @job_options
+@write_units_option
 @json_option
 @namespace_options
 def gc(
@@ -52,6 +58,7 @@ def gc(
     name: str,
     spark: str | None,
     journal: str | None,
+    report: str | None,
     job_id: str | None,
     json: bool,
 ) -> None:
@@ -68,7 +75,7 @@ def gc(
     files and directories in the trash. The exit status is then 1, and the next run tries again.
 
     With --spark, the executors of a cluster empty the trash and remove content; see the command "fsck"
-    for what this needs. --journal and --job-id concern the content.
+    for what this needs. --journal, --report and --job-id concern the content.
 
     \b
     Example:
@@ -76,7 +83,7 @@ def gc(
     """
     from commitlog.namespace import abort_stale_attempts, abort_uploads
 
-    job = job_arguments(spark, journal, job_id)
+    job = job_arguments(spark, job_id, journal=journal, report=report)
     namespace = connection.namespace(name)
     abandoned = abort_stale_attempts(namespace)
     with counted("emptying the trash") as count:
@@ -92,7 +99,6 @@ def gc(
                 "empty_trash",
                 name,
                 grace=connection.grace,
-                progress=swept_so_far,
                 **connection.namespace_arguments(name),
             )
     with counted("removing objects") as count:
@@ -103,7 +109,7 @@ def gc(
         if spark is None:
             collected = namespace.maintenance.gc(collected_so_far)
         else:
-            arguments = {**job, **connection.namespace_arguments(name), "progress": collected_so_far}
+            arguments = {**job, **connection.namespace_arguments(name)}
             collected = run_on_spark(spark, "gc", name, **arguments)
     uploads, failed = 0, [*swept.failed, *collected.failed]
     try:

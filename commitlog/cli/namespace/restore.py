@@ -8,7 +8,12 @@ import click
 
 from commitlog.cli.connection import Connection, namespace_options, write_units_option
 from commitlog.cli.exit_status import Exit, print_error
-from commitlog.cli.namespace.cluster import fsck_on_spark, spark_option
+from commitlog.cli.namespace.cluster import (
+    findings_options,
+    job_arguments,
+    run_on_spark,
+    spark_option,
+)
 from commitlog.cli.namespace.maintenance import abandoned_option
 from commitlog.cli.output import counted, json_option, moment, note, print_json, printable
 from commitlog.errors import ConfigurationError
@@ -34,6 +39,7 @@ __all__ = ["restore", "rewrite_log"]
 @click.option("--read-only", is_flag=True, help="Make a read-only copy, for example for a drill.")
 @click.option("--salvage", is_flag=True, help="Skip unreadable entries of the log, and report them.")
 @spark_option("Restore")
+@findings_options
 @write_units_option
 @json_option
 @namespace_options
@@ -45,6 +51,8 @@ def restore(
     read_only: bool,
     salvage: bool,
     spark: str | None,
+    findings: str | None,
+    job_id: str | None,
     json: bool,
 ) -> None:
     """Restore the names of the namespace NAME in the table, from the log in --store.
@@ -72,17 +80,20 @@ def restore(
       commitlog namespace restore lake --store s3://bucket/lake
     """
     decision = None if undecided is None else Decision(undecided)
+    job = job_arguments(spark, job_id, findings=findings)
     options = {"replace": replace, "read_only": read_only}
     if spark is None:
         done = _restore(connection.restorer(name), decision, salvage=salvage, **options)
     else:
-        done = fsck_on_spark(
+        done = run_on_spark(
             spark,
+            "fsck",
             name,
             mode="restore",
             undecided=decision,
             unreadable="report" if salvage else "error",
             **options,
+            **job,
             **connection.restore_arguments(),
         )
     for lost in done.lost:

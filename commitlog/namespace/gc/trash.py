@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -50,6 +51,14 @@ class TrashReport:
     files: int = 0
     directories: int = 0
     failed: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "files": self.files,
+            "directories": self.directories,
+            "failed": list(map(list, self.failed)),
+        }
 
 
 @frozen(kw_only=True)

@@ -58,8 +58,10 @@ class PartitionedCollection(PartitionedJob):
         units = self.plan({"what": "gc", "namespace": namespace.name}, divide)
         numbered = [(number, GarbageShare.from_json(each)) for number, each in enumerate(units)]
         call = partial(_collect, self.open_namespace, self.open_journal)
-        collected = self.engine.distribute(numbered).map(call).keep()
-        done = reduce(GcReport.followed_by, collected.map(_reports_alone).collect(), GcReport())
+        with self.engine.counting("removing objects", partitions=len(numbered)) as counter:
+            counted = partial(counter.count, weight=_objects_of)
+            collected = self.engine.distribute(numbered).map(call).map(counted).keep()
+            done = reduce(GcReport.followed_by, collected.map(_reports_alone).collect(), GcReport())
         if progress is not None:
             progress(done)
         orphans = collected.map(_orphans_alone)
@@ -71,8 +73,10 @@ class PartitionedCollection(PartitionedJob):
         except (AccessDenied, CorruptRecord, FormatTooNew, Unavailable) as error:
             done = done.followed_by(_left(paths, error))
         else:
-            rest = orphans.map(partial(_collect_orphans, self.open_namespace, referenced))
-            done = reduce(GcReport.followed_by, rest.collect(), done)
+            with self.engine.counting("removing unreferenced objects", lambda: len(paths)) as counter:
+                remove = partial(_collect_orphans, self.open_namespace, referenced)
+                rest = orphans.map(counter.count).map(remove)
+                done = reduce(GcReport.followed_by, rest.collect(), done)
         if progress is not None:
             progress(done)
         return done
@@ -101,7 +105,9 @@ class PartitionedTrash(PartitionedJob):
         done = TrashReport()
         while True:  # directories move from one shard to another
             call = partial(_empty_shards, self.open_namespace)
-            reports = self.engine.distribute(range(TRASH_SHARDS)).map(call).collect()
+            emptied = self.engine.distribute(range(TRASH_SHARDS)).map(call)
+            with self.engine.counting("emptying the trash", partitions=TRASH_SHARDS) as counter:
+                reports = emptied.map(partial(counter.count, weight=_names_of)).collect()
             files = sum(each.files for each in reports)
             directories = sum(each.directories for each in reports)
             done = TrashReport(
@@ -119,6 +125,14 @@ def _empty_shards(open_namespace: OpenNamespace, shards: Iterator[int]) -> Itera
     with open_namespace() as namespace:
         for shard in shards:
             yield namespace.maintenance.empty_trash(shards=[shard])
+
+
+def _names_of(report: TrashReport) -> int:
+    return report.files + report.directories
+
+
+def _objects_of(collected: GcReport | Garbage) -> int:
+    return collected.objects if isinstance(collected, GcReport) else 0
 
 
 def _is_of_file(reference: str) -> bool:

@@ -108,8 +108,13 @@ class RecordCounter(abc.ABC):
     """Counts the records that tasks have processed, for people. It can be pickled, as calls can."""
 
     @abc.abstractmethod
-    def count(self, records: Iterable[T]) -> Iterator[T]:
-        """Yield the records of a partition, and count them. The same partition counts once."""
+    def count(self, records: Iterable[T], weight: Callable[[T], int] | None = None) -> Iterator[T]:
+        """Yield the records of a partition, and count them. The same partition counts once.
+
+        Args:
+            records: the records.
+            weight: returns the number as which a record counts; by default 1.
+        """
 
 
 class Dataset(abc.ABC, Generic[T]):
@@ -169,13 +174,19 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def counting(
-        self, step: str, total: Callable[[], int | None] = lambda: None
+        self,
+        step: str,
+        total: Callable[[], int | None] = lambda: None,
+        *,
+        partitions: int | None = None,
     ) -> AbstractContextManager[RecordCounter]:
         """Return a context manager that yields a counter, and shows the progress of a step.
 
         Args:
             step: the name of the step, for people.
             total: returns the number of all records, if it is known; called only to show it.
+            partitions: number of partitions of about the same size, from which the number of all records
+                can be estimated.
         """
 
 
@@ -194,12 +205,13 @@ class _SerialCounter(RecordCounter):
     notify: Callable[[int], object]
     done: int = 0
 
-    def count(self, records: Iterable[T]) -> Iterator[T]:
+    def count(self, records: Iterable[T], weight: Callable[[T], int] | None = None) -> Iterator[T]:
         """See `RecordCounter.count`."""
         for record in records:
             yield record
-            self.done += 1
-            if self.done % _COUNTED == 0:
+            before = self.done
+            self.done += 1 if weight is None else weight(record)
+            if self.done // _COUNTED > before // _COUNTED:
                 self.notify(self.done)
 
 
@@ -232,9 +244,13 @@ class SerialEngine(Engine):
 
     @contextmanager
     def counting(
-        self, step: str, total: Callable[[], int | None] = lambda: None
+        self,
+        step: str,
+        total: Callable[[], int | None] = lambda: None,
+        *,
+        partitions: int | None = None,
     ) -> Iterator[RecordCounter]:
-        """See `Engine.counting`."""
+        """See `Engine.counting`; nothing is estimated."""
         if self.progress is None or self.clock is None:
             yield _SerialCounter(lambda done: None)
             return

@@ -76,8 +76,10 @@ class PartitionedImport(PartitionedJob):
             _target(namespace, prefix, into),
         )
         numbered = [(number, ListedRange.from_json(each)) for number, each in enumerate(units)]
-        reports = self.engine.distribute(numbered).map(call).collect()
-        done = reduce(ImportReport.followed_by, map(ImportReport.from_json, reports), ImportReport())
+        with self.engine.counting("importing objects", partitions=len(numbered)) as counter:
+            imported = self.engine.distribute(numbered).map(call)
+            reports = imported.map(partial(counter.count, weight=_objects_of)).collect()
+        done = reduce(ImportReport.followed_by, reports, ImportReport())
         if progress is not None:
             progress(done)
         return done
@@ -101,7 +103,7 @@ def _import(
     into: str,
     within: str | None,
     ranges: Iterator[tuple[int, ListedRange]],
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[ImportReport]:
     """Yield the reports of ranges, as a task."""
     with open_journal() as journal:
         for number, listed in ranges:
@@ -116,4 +118,8 @@ def _import(
                         within=within,
                     )
                 report = journal.record(unit, done.to_json())
-            yield report
+            yield ImportReport.from_json(report)
+
+
+def _objects_of(report: ImportReport) -> int:
+    return report.files + report.updated + report.known + len(report.refused)

@@ -24,7 +24,7 @@ from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.keys import hash_of
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.namespace import Namespace
-from commitlog.namespace.partitioned.dataset import Dataset, Keyed
+from commitlog.namespace.partitioned.dataset import Dataset, Keyed, RecordCounter
 from commitlog.namespace.partitioned.journal import OpenJournal, OpenNamespace, PartitionedJob
 from commitlog.namespace.partitioned.objects import cover, list_directories
 from commitlog.stores.api import ObjectInfo
@@ -183,13 +183,19 @@ class LevelJob(PartitionedJob):
         units = self.plan(arguments, lambda: _UNITS * self.engine.partitions)
         level: Dataset[Keyed[DirectoryRef]] = self.engine.distribute([_keyed(units, top)])
         external: list[Dataset[tuple[DirectoryRef, int]]] = []
-        number = files = below = 0
-        while below or not number:
+        number = directories = files = 0
+        left = 1
+        while left:
             call = partial(_process, self.open_namespace, self.open_journal, step, number)
-            done = level.group(call).keep()
-            below = 0
-            for report, directories, found in done.map(_reports_alone).collect():
-                below += directories
+            name = f"reading directories, level {number}"
+            with self.engine.counting(name, partial(int, left)) as counter:
+                counted = partial(counter.count, weight=_directories_done)
+                done = level.group(call).map(counted).keep()
+                reports = done.map(_reports_alone).collect()
+            left = 0
+            for report, _, below, with_files, found in reports:
+                left += below
+                directories += with_files
                 files += found
                 yield report
             external.append(done.map(_external_alone))
@@ -201,23 +207,38 @@ class LevelJob(PartitionedJob):
         for more in external[1:]:
             found_in = found_in.union(more)
         if self.inventory is None and files <= self.few:
-            yield from self._look_up_each(found_in, step, units)
+            with self.engine.counting(
+                "looking up files, by directory", partial(int, directories)
+            ) as counter:
+                looked_up = self._look_up_each(found_in, step, units, counter)
         else:
-            yield from self._look_up_listed(found_in, step)
+            with self.engine.counting("reading files to look up", partial(int, files)) as counter:
+                looked_up = self._look_up_listed(found_in, step, counter)
+        yield from looked_up
 
     def _look_up_each(
-        self, found_in: Dataset[tuple[DirectoryRef, int]], step: LevelStep[R], units: int
-    ) -> Iterator[R]:
+        self,
+        found_in: Dataset[tuple[DirectoryRef, int]],
+        step: LevelStep[R],
+        units: int,
+        counter: RecordCounter,
+    ) -> list[R]:
         call = partial(_look_up_unit, self.open_namespace, self.open_journal, step)
-        yield from found_in.map(partial(_by_unit, units)).group(call).collect()
+        looked_up = found_in.map(partial(_by_unit, units)).group(call)
+        counted = looked_up.map(partial(counter.count, weight=_number_of))
+        return [report for report, _ in counted.collect()]
 
     def _look_up_listed(
-        self, found_in: Dataset[tuple[DirectoryRef, int]], step: LevelStep[R]
-    ) -> Iterator[R]:
-        files = found_in.map(partial(_files_by_object, self.open_namespace, step)).keep()
+        self,
+        found_in: Dataset[tuple[DirectoryRef, int]],
+        step: LevelStep[R],
+        counter: RecordCounter,
+    ) -> list[R]:
+        read = found_in.map(partial(_files_by_object, self.open_namespace, step))
+        files = read.map(counter.count).keep()
         listed = self._listing(files) if self.inventory is None else self.inventory
         joined = files.union(listed.map(_by_path)).group(partial(_differing, step))
-        yield from joined.map(partial(_look_up, self.open_namespace, step)).collect()
+        return joined.map(partial(_look_up, self.open_namespace, step)).collect()
 
     def _listing(self, files: Dataset[Keyed[FoundFile | ObjectInfo]]) -> Dataset[ObjectInfo]:
         """Return a listing of the directories below which the objects of files are."""
@@ -225,8 +246,9 @@ class LevelJob(PartitionedJob):
         return list_directories(self.engine, self.open_namespace, directories)
 
 
-#: What a task yields for a unit: a report with the numbers of directories in it and of files to look
-#: up; a directory of the next level; or a directory with files to look up, and their number.
+#: What a task yields for a unit: a report with the numbers of its directories, of directories in them,
+#: of those with files to look up, and of these files; a directory of the next level; or a directory with
+#: files to look up, and their number.
 _REPORT, _BELOW, _EXTERNAL = range(3)
 
 
@@ -244,20 +266,37 @@ def _process(
 ) -> Iterator[tuple[int, Any]]:
     """Process the directories of a unit, as a task."""
     name = f"{level:04}-{unit}"
+    number = 0
+
+    def counted() -> Iterator[DirectoryRef]:
+        nonlocal number
+        for each in directories:
+            number += 1
+            yield each
+
     with open_journal() as journal:
         found = journal.find(name)
         if found is None:
             with open_namespace() as namespace:
-                found = step.process(namespace, directories).to_json()
+                found = step.process(namespace, counted()).to_json()
             found = journal.record(name, found)
+    for _ in counted():  # those of a complete unit
+        pass
     done: StepReport[Any] = StepReport.from_json(found)
-    yield _REPORT, (done.report, len(done.below), sum(number for _, number in done.external))
+    files = sum(each for _, each in done.external)
+    yield _REPORT, (done.report, number, len(done.below), len(done.external), files)
     yield from ((_BELOW, each) for each in done.below)
     yield from ((_EXTERNAL, each) for each in done.external)
 
 
-def _reports_alone(done: Iterator[tuple[int, Any]]) -> Iterator[tuple[Any, int, int]]:
+def _reports_alone(done: Iterator[tuple[int, Any]]) -> Iterator[tuple[Any, int, int, int, int]]:
     return (value for kind, value in done if kind == _REPORT)
+
+
+def _directories_done(done: tuple[int, Any]) -> int:
+    kind, value = done
+    number: int = value[1] if kind == _REPORT else 0
+    return number
 
 
 def _below_alone(units: int, done: Iterator[tuple[int, Any]]) -> Iterator[Keyed[DirectoryRef]]:
@@ -281,16 +320,21 @@ def _look_up_unit(
     step: LevelStep[Any],
     unit: str,
     directories: Iterator[DirectoryRef],
-) -> Iterator[Any]:
-    """Look up the files in the directories of a unit, as a task."""
+) -> Iterator[tuple[Any, int]]:
+    """Look up the files in the directories of a unit, as a task; yield the report and their number."""
     name = f"files-{unit}"
+    listed = list(directories)  # few in each unit: there are at most `few` files in all
     with open_journal() as journal:
         report = journal.find(name)
         if report is None:
             with open_namespace() as namespace:
-                files = chain.from_iterable(step.files_in(namespace, each) for each in directories)
+                files = chain.from_iterable(step.files_in(namespace, each) for each in listed)
                 report = journal.record(name, step.look_up(namespace, files))
-        yield report
+        yield report, len(listed)
+
+
+def _number_of(looked_up: tuple[Any, int]) -> int:
+    return looked_up[1]
 
 
 def _files_by_object(

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 import commitlog
 from commitlog.errors import ConfigurationError, NotSupported
-from commitlog.namespace import ImportReport, Namespace, PruneReport, TrashReport
+from commitlog.namespace import ImportReport, Namespace, PruneReport, StepProgress, TrashReport
 from commitlog.namespaces import create_namespace
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
@@ -54,6 +54,11 @@ class Place:
     def journal(self) -> str:
         """URL of a journal."""
         return f"file://{self.directory}/journal"
+
+    @property
+    def reports(self) -> str:
+        """URL of an output."""
+        return f"file://{self.directory}/reports"
 
     def put(self, number: int) -> None:
         """Put objects in some directories."""
@@ -206,15 +211,57 @@ def test_the_commands_run_on_spark(place: Place) -> None:
         done = subprocess.run(command, capture_output=True, text=True)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
-    journal = ["--journal", place.journal, "--job-id", "one"]
+    journal = ["--journal", place.journal, "--job-id", "one", "--report", place.reports]
     status, [imported] = run("import", raw, f"commitlog://{LAKE}/again", *journal)
     assert (status, imported["files"]) == (0, 20)
-    status, found = run("diff", f"commitlog://{LAKE}/in")
+    findings = ["--findings", f"file://{place.directory}/differences"]
+    status, found = run("diff", f"commitlog://{LAKE}/in", *findings)
     assert (status, len(found)) == (1, 11)
     status, [pruned] = run("prune", f"commitlog://{LAKE}", "--journal", place.journal)
     assert (status, pruned["files"]) == (0, 10)
-    status, [collected] = run("gc", LAKE)
+    status, [collected] = run("gc", LAKE, "--report", place.reports, "--write-units", "1000")
     assert (status, collected["objects"]) == (0, 0)
+    command = [sys.executable, "-m", "commitlog", "output", "log", place.reports, "--json"]
+    log = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "one" in {json.loads(line)["job"] for line in log.splitlines()}
+    assert len(log.splitlines()) == 2
+
+
+def test_the_report_is_an_output(place: Place, spark: SparkSession) -> None:
+    """A repeated job appends nothing. Writes keep to a rate, and the progress of steps is shown."""
+    place.put(30)
+    output = place.reports
+    shown: list[StepProgress] = []
+    how = {**place.options, "report": output, "write_units": 10_000.0, "step_progress": shown.append}
+    for _ in range(2):
+        done = commitlog.spark.import_objects(spark, LAKE, "raw/", "in", job_id="one", **how)
+    assert (done.files, done.known) == (0, 30)  # there is no journal
+    place.store.delete("raw/1/001")
+    pruned = commitlog.spark.prune(spark, LAKE, job_id="two", **how)
+    place.lake.delete("in", recursive=True)
+    del how["partitions"]
+    swept = commitlog.spark.empty_trash(spark, LAKE, grace=0, job_id="three", **how)
+    collected = commitlog.spark.gc(spark, LAKE, **how)
+    rows = {row["job"]: row for row in commitlog.spark.read(spark, output).collect()}
+    found = {job: (row["namespace"], json.loads(row["report"])) for job, row in rows.items()}
+    assert rows["import"]["run"] == "one" and rows["import"]["ended"]
+    assert found.pop("import")[1]["files"] == 30
+    reports = {"prune": pruned, "empty_trash": swept, "gc": collected}
+    assert found == {job: (LAKE, each.to_json()) for job, each in reports.items()}  # type: ignore[attr-defined]
+    assert (pruned.files, swept.files) == (1, 29)
+    last = {each.step: each.done for each in shown}
+    assert last["importing objects"] == 30 and last["reading directories, level 0"] == 1
+
+
+def test_the_differences_are_an_output(place: Place, spark: SparkSession) -> None:
+    """A row each."""
+    lose_objects(place)
+    output = f"file://{place.directory}/differences"
+    found = commitlog.spark.diff(spark, LAKE, findings=output, job_id="one", **place.options)
+    rows = commitlog.spark.read(spark, output).collect()
+    assert sorted((row["path"], row["kind"], row["run"]) for row in rows) == [
+        (each.status.path, each.kind, "one") for each in found
+    ]
 
 
 def test_arguments_are_checked(place: Place, spark: SparkSession) -> None:

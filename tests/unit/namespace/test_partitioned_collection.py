@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError, Unavailable
-from commitlog.namespace import GcReport, Restorer, TrashReport
+from commitlog.namespace import GcReport, Restorer, StepProgress, TrashReport
 from commitlog.namespace.model.keys import Keys
 from commitlog.namespace.partitioned.collection import PartitionedCollection, PartitionedTrash
 from commitlog.namespace.partitioned.dataset import SerialEngine
@@ -233,3 +233,21 @@ def test_failures_of_the_trash_are_those_of_the_last_round() -> None:
     for _ in failures:
         pass
     assert work.empty(lake) == TrashReport(files=1, directories=1)
+
+
+def test_removed_names_and_objects_are_counted() -> None:
+    """The trash and the garbage are steps of their own."""
+    at = world()
+    for number in range(5):
+        at.lake.write(f"a/{number}", b"1")
+    at.lake.delete("a", recursive=True)
+    shown: dict[str, int] = {}
+
+    def show(now: StepProgress) -> None:
+        shown[now.step] = max(now.done, shown.get(now.step, 0))
+
+    by = SerialEngine(partitions=2, progress=show, clock=at.clock)
+    PartitionedTrash(engine=by, open_namespace=lambda: nullcontext(at.lake)).empty(at.lake)
+    at.clock.advance(1e6)
+    assert collected(at, by).objects == 5
+    assert shown == {"emptying the trash": 6, "removing objects": 5}

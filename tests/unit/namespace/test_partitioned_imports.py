@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError, Conflict, CorruptRecord
-from commitlog.namespace import ImportReport, Namespace
+from commitlog.namespace import ImportReport, Namespace, StepProgress
 from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.namespace.partitioned.imports import PartitionedImport
 from commitlog.namespace.partitioned.journal import Journal, OpenJournal, no_journal
@@ -178,7 +178,7 @@ def test_an_import_can_be_killed_before_any_task() -> None:
         assert len(listed) == 1 + max(0, 8 - stop)
         if not died:
             break
-    assert stop == 8
+    assert stop == 16  # eight tasks, each with an import and a count
 
 
 def watch(at: World, listed: list[str]) -> None:
@@ -252,3 +252,16 @@ def test_directories_made_by_two_tasks_are_no_conflict(stop: int) -> None:
     report = work.import_objects(lake, "raw/", "in")
     assert report.files + report.known == 6 and not report.refused
     assert len(files(at)) == 6
+
+
+def test_objects_are_counted_while_ranges_are_imported() -> None:
+    """Known and refused ones count, too."""
+    at = world()
+    put(at, Random(1))
+    shown: list[StepProgress] = []
+    by = SerialEngine(partitions=2, progress=shown.append, clock=at.clock)
+    for _ in range(2):
+        done = imported(at, by)
+        number = done.files + done.updated + done.known + len(done.refused)
+        assert number == len(list(at.store.list("raw/")))
+        assert (shown[-1].step, shown[-1].done) == ("importing objects", number)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError, ConfigurationError, NotFound, StoreEmpty, Unavailable
-from commitlog.namespace import Difference, PruneReport
+from commitlog.namespace import Difference, PruneReport, StepProgress
 from commitlog.namespace.model.keys import NAMESPACES
 from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.namespace.partitioned.journal import Journal, OpenJournal, no_journal
@@ -316,3 +316,23 @@ def test_a_tree_may_change_between_levels() -> None:
 
     done = pruned(at, evolve(engine(), step=step, partitions=2, keeps=True))
     assert not done.failed and done.files == 3
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_directories_are_counted_level_by_level(few: int) -> None:
+    """Those of complete units count, too. Then files are looked up, in their directories or by path."""
+    at, kept = imported(), journal()
+    for _ in range(2):
+        shown: dict[str, tuple[int, int | None]] = {}
+
+        def show(now: StepProgress, shown: dict[str, tuple[int, int | None]] = shown) -> None:
+            shown[now.step] = now.done, now.total
+
+        by = SerialEngine(partitions=2, progress=show, clock=at.clock)
+        pruned(at, by, journal=kept, few=few)
+        levels = {name: found for name, found in shown.items() if name.startswith("reading dir")}
+        assert list(levels.values()) == [(1, 1), (1, 1), (4, 4)]
+        if few:
+            assert shown["looking up files, by directory"] == (4, 4)
+        else:
+            assert shown["reading files to look up"][1] == 12

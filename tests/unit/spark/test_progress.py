@@ -38,7 +38,7 @@ def test_a_step_is_shown_at_intervals_and_at_its_end() -> None:
         shown.append(now)
 
     watch = ProgressWatch(show=show, clock=clock, new_event=lambda: ticks)
-    with watch.step("reading", 60, lambda: next(numbers)):
+    with watch.step("reading", lambda: 60, lambda: next(numbers)):
         assert ticks.over.wait(60)
     assert [(now.done, now.seconds) for now in shown] == [(10, 0), (20, 5), (30, 10)]
     assert (shown[-1].rate, shown[-1].remaining) == (3.0, 10.0)
@@ -87,3 +87,19 @@ def test_nothing_is_counted_outside_of_tasks() -> None:
     """The records are the same."""
     counter = AccumulatedCounter(None)
     assert (list(counter.count([1, 2])), counter.done) == ([1, 2], 0)
+
+
+def test_the_number_of_all_records_is_estimated_from_complete_partitions() -> None:
+    """The others are taken to be like them. At the beginning nothing is known."""
+
+    class Numbers:
+        """The part of an accumulator that is read."""
+
+        def __init__(self) -> None:
+            self.value: dict[int, int] = {}
+
+    numbers = Numbers()
+    counter = AccumulatedCounter(numbers)  # type: ignore[arg-type]
+    assert counter.estimate(8) is None
+    numbers.value = {3: 100, 0: 140}
+    assert (counter.done, counter.estimate(8)) == (240, 960)
