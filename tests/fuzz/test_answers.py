@@ -36,6 +36,7 @@ from support.fuzzing import (
     replaced,
     wild_texts,
 )
+from support.selection import one_in
 
 fuzz = Properties()
 
@@ -339,7 +340,7 @@ def test_any_response_to_a_write_is_read_or_an_error(
     assert canned.served < ENOUGH
 
 
-@pytest.mark.parametrize("body", FOREIGN)
+@pytest.mark.parametrize("body", one_in(2, FOREIGN))
 @pytest.mark.parametrize("call", ["put", "copy", "publish", "delete_many"])
 def test_a_foreign_success_response_to_a_write_is_an_unknown_outcome(
     call: str, body: bytes, canned: Canned, store: S3Store
@@ -355,7 +356,7 @@ def test_a_foreign_success_response_to_a_write_is_an_unknown_outcome(
 
 
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "206 Partial Content"])
-@pytest.mark.parametrize("call", sorted(READS))
+@pytest.mark.parametrize("call", one_in(2, sorted(READS)))
 def test_a_foreign_success_response_to_a_read_is_unavailable(
     call: str, status: str, canned: Canned, store: S3Store
 ) -> None:

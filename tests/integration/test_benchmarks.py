@@ -231,6 +231,7 @@ def test_renames_are_reported_by_directory_size(tmp_path: Path) -> None:
     assert all(ratio > 0 for ratio in report["ratios"].values())
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_requests_of_a_rename_do_not_depend_on_the_size_of_the_directory(tmp_path: Path) -> None:
     """A directory of a thousand files is renamed with as many requests as a file; the log adds four."""
@@ -256,6 +257,7 @@ def test_each_way_to_publish_has_the_same_files() -> None:
     }
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_rates_are_of_all_clients_together(tmp_path: Path) -> None:
     """All clients work in the same time window, each in its own process."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["wanted", "with_all", "with_all_but"]
+__all__ = ["one_in", "wanted", "with_all", "with_all_but"]
 
 
 def with_all(*values: object, marks: Sequence[pytest.MarkDecorator] = ()) -> Any:
@@ -27,6 +28,12 @@ def with_all_but(keep: Callable[..., bool], cases: Iterable[Any]) -> list[Any]:
         values = case if isinstance(case, tuple) else (case,)
         marked.append(case if keep(*values) else with_all(*values))
     return marked
+
+
+def one_in(step: int, cases: Iterable[Any]) -> list[Any]:
+    """Return the cases of a parametrized test, of which one in `step` runs by default."""
+    numbers = itertools.count()
+    return with_all_but(lambda *values: next(numbers) % step == 0, cases)
 
 
 def wanted(request: pytest.FixtureRequest, test: Callable[..., object], *names: str) -> list[Any]:

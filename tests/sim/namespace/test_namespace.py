@@ -35,6 +35,7 @@ from sim.namespace.actions import (
     write,
 )
 from sim.namespace.world import ANY, ON_THE_WAY, world_of
+from support.selection import one_in
 from worlds import run_seeds
 
 # -- one operation alone ------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ LOGGED = (
 )
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", one_in(3, ALONE))
 def test_states_of_an_operation_alone(name: str) -> None:
     """With any two faults at any of its requests, it happens once or not at all."""
     late = name in ("an adoption", "a sweep", "a collection")
@@ -148,7 +149,7 @@ def _pair(first: str, second: str, **options: Any) -> Case:
     )
 
 
-@pytest.mark.parametrize("first", PAIRED)
+@pytest.mark.parametrize("first", one_in(4, PAIRED))
 def test_states_of_two_operations(first: str) -> None:
     """Two operations, in any order of their requests, have the result of some order of the two."""
     for one, other in PAIRS:
@@ -334,7 +335,7 @@ def test_states_of_published_jobs(case: Case) -> None:
     case.check(world_of)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", one_in(3, CASES), ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
     """The result is that of the operations in some order."""
     case.check(world_of)

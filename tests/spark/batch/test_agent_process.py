@@ -330,7 +330,7 @@ VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 @pytest.mark.parametrize(
     ("driver_python", "python", "expected"),
     [
-        ("/a/python", "/b/python", "/a/python"),
+        with_all("/a/python", "/b/python", "/a/python"),
         ("/opt/bin/jupyter-lab", "", "python3"),
         with_all("/opt/jupyter/bin/python", None, "/opt/jupyter/bin/python"),
         with_all("jupyter", "/b/python", "/b/python"),

@@ -31,6 +31,7 @@ from commitlog.spark.tasks import TaskFiles
 from commitlog.stores.memory import MemoryStore
 from support.output_files import EVERY, rows_for
 from support.outputs import visible
+from support.selection import with_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -312,7 +313,7 @@ def test_a_commit_of_unknown_outcome_is_resolved(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("visibility", ["listed", "logged"])
+@pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
 def test_spark_merges_the_files_of_its_jobs(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
@@ -341,8 +342,9 @@ def test_spark_merges_the_files_of_its_jobs(
     assert commitlog.spark.compact(spark, url) is None
 
 
+@pytest.mark.all
 @pytest.mark.spark
-@pytest.mark.parametrize("visibility", ["listed", "logged"])
+@pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
 def test_files_of_sparks_own_writer_are_merged(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:

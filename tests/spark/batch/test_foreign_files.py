@@ -78,6 +78,7 @@ def test_an_overwrite_replaces_foreign_files(spark: SparkSession, place: Place, 
     assert place.by_listing() == place.by_log(spark) == [10, 11]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_a_partition_overwrite_replaces_foreign_files(
     spark: SparkSession, place: Place, tmp_path: Path
@@ -90,6 +91,7 @@ def test_a_partition_overwrite_replaces_foreign_files(
     assert place.by_listing() == place.by_log(spark) == [11, 12]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_rows_without_partition_columns_replace_everything(
     spark: SparkSession, place: Place, tmp_path: Path

@@ -35,6 +35,7 @@ def output_at(path: Path) -> Output:
     return Output(connect(str(path)))
 
 
+@pytest.mark.all
 def files_below(path: Path) -> list[Path]:
     """Return the data files that a reader finds by listing the directory."""
     return [f for f in path.rglob("*.parquet") if not f.relative_to(path).parts[0].startswith("_")]

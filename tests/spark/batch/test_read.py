@@ -23,7 +23,7 @@ from commitlog.outputs import Output
 from commitlog.spark.pruning import ReadFilter
 from commitlog.spark.schema import dump_schema
 from commitlog.spark.targets.output import ReadOptions
-from support.selection import with_all_but
+from support.selection import with_all, with_all_but
 from support.spark_status import wait_for_events
 
 if TYPE_CHECKING:
@@ -530,6 +530,7 @@ CONDITIONS = """
 """
 
 
+@pytest.mark.all
 def test_filters_do_not_change_an_answer(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
     """For any condition the rows are those that Spark finds without pushdown."""
     url = tmp_path / "out"
@@ -569,7 +570,7 @@ def test_strings_that_are_not_utf8_are_kept_by_binary_formats(
     assert commitlog.spark.read(spark, str(url), filters=[("s", "=", "x")]).count() == 1
 
 
-@pytest.mark.parametrize("fmt", ["json", "csv"])
+@pytest.mark.parametrize("fmt", ["json", with_all("csv")])
 def test_strings_that_are_not_utf8_are_refused_by_text_formats(
     spark: SparkSession, tmp_path: Path, fmt: str
 ) -> None:

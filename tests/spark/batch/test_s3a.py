@@ -90,7 +90,7 @@ def rows(spark: SparkSession, start: int, end: int) -> Any:
     return spark.range(start, end, numPartitions=2).selectExpr("id", "id % 3 AS k")
 
 
-@pytest.mark.parametrize("visibility", ["listed", "logged"])
+@pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
 def test_each_mode_is_one_version(spark: SparkSession, bucket: Bucket, visibility: str) -> None:
     """Jobs append, overwrite all, partitions with new rows, or a named one; readers see whole jobs."""
 

@@ -39,7 +39,7 @@ def test_a_driver_commits_after_its_job_was_aborted(spark: SparkSession, place: 
 @pytest.mark.parametrize(
     ("place", "what"),
     [
-        ("local", "fail"),
+        with_all("local", "fail"),
         ("local", "die"),
         ("configured", "fail"),
         with_all("s3", "fail", marks=[pytest.mark.servers]),
@@ -113,7 +113,7 @@ def test_the_later_of_two_first_overwrites_replaces_the_earlier(
         ("configured", "append", "JobAlreadyCommitted"),
         ("local", "error", "AlreadyExists"),
         with_all("s3", "append", "JobAlreadyCommitted", marks=[pytest.mark.servers]),
-        pytest.param("s3", "error", "AlreadyExists", marks=pytest.mark.servers),
+        with_all("s3", "error", "AlreadyExists", marks=[pytest.mark.servers]),
     ],
     indirect=["place"],
 )
@@ -132,7 +132,7 @@ def test_two_jobs_exclude_each_other(spark: SparkSession, place: Place, mode: st
 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
-@pytest.mark.parametrize("mode", ["append", "overwrite-partitions"])
+@pytest.mark.parametrize("mode", [with_all("append"), "overwrite-partitions"])
 def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
     spark: SparkSession, place: Place, mode: str
 ) -> None:

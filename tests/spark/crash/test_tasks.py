@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
+from support.selection import with_all
 from support.spark_gates import Gate
 from support.spark_jobs import Trap, running
 from support.spark_status import wait_for_tasks
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
-@pytest.mark.parametrize("what", ["fail", "die"])
+@pytest.mark.parametrize("what", [with_all("fail"), "die"])
 def test_a_task_attempt_that_raises_or_dies(spark: SparkSession, place: Place, what: str) -> None:
     """Spark runs the task again. Only the attempt that succeeded is committed and leaves a file."""
     job = place.job(trap=Trap(at="rows", what=what, attempts=2))
@@ -69,6 +70,7 @@ def test_an_overwriting_job_uses_up_its_retries(spark: SparkSession, place: Plac
     place.audit(spark, job.numbers, "base", "daily")
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 @pytest.mark.parametrize("parts", ["part = 1", "false"])
 def test_tasks_and_jobs_without_rows(spark: SparkSession, place: Place, parts: str) -> None:

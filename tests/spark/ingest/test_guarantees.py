@@ -245,6 +245,7 @@ def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str
 
 
 @pytest.mark.all
+@pytest.mark.all
 @pytest.mark.parametrize("missing", ["fail", "skip"])
 def test_files_are_deleted_before_they_are_read(
     spark: SparkSession, local: Landing, missing: str

@@ -141,9 +141,9 @@ def test_partition_directories_of_spark_are_read(spark: SparkSession, tmp_path: 
     [
         (None, {}, "give them with .schema"),
         ("a INT", {"metadata": "true"}, "no column _metadata"),
-        ("a INT", {"newColumns": "rescue"}, "_rescued STRING"),
-        ("a INT, A INT", {}, "twice"),
-        ("a INT", {"maxFiles": "1"}, "unknown option 'maxfiles'"),
+        with_all("a INT", {"newColumns": "rescue"}, "_rescued STRING"),
+        with_all("a INT, A INT", {}, "twice"),
+        with_all("a INT", {"maxFiles": "1"}, "unknown option 'maxfiles'"),
         ("a INT", {"state": "sqlite:////nowhere/at/all.db"}, "nowhere"),
     ],
 )

@@ -28,6 +28,7 @@ from commitlog.spark import CommitlogDataSource, compact
 from commitlog.spark.schema import dump_schema
 from commitlog.spark.stream_reader import CommitlogStreamReader
 from commitlog.spark.targets.output import ReadOptions, TailOptions
+from support.selection import with_all
 from support.spark_status import started
 
 if TYPE_CHECKING:
@@ -406,7 +407,7 @@ def test_a_query_continues_where_it_stopped(spark: SparkSession, place: Place, t
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("visibility", ["listed", "logged"])
+@pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
 def test_all_formats_and_partitions(
     spark: SparkSession, place: Place, tmp_path: Path, visibility: str
 ) -> None:

@@ -133,6 +133,7 @@ def test_files_made_of_listed_objects_stay() -> None:
     assert left(at)[1] == []
 
 
+@pytest.mark.all
 def test_an_unknown_reference_keeps_listed_objects() -> None:
     """They are reported, and stay listed."""
     at = world()

@@ -79,6 +79,7 @@ def test_a_sound_namespace_is_clean() -> None:
     assert report.is_clean and report.entries and report.objects
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("max_age", [0.0, 60.0, None])
 def test_bound_directories_are_checked_alike(max_age: float | None) -> None:
     """Whether a file is looked up depends on its directory."""

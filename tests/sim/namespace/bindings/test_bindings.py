@@ -33,6 +33,7 @@ from sim.namespace.actions import (
 from sim.namespace.bindings.actions import bind, import_changing_objects, prune, sync, unbind
 from sim.namespace.bindings.world import BindingWorld
 from sim.namespace.world import ANY, world_of
+from support.selection import one_in
 from worlds import run_seeds
 
 
@@ -101,7 +102,7 @@ OTHERS = (
 # -- one client ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", DOES)
+@pytest.mark.parametrize("name", one_in(2, DOES))
 def test_states_of_an_interrupted_operation(name: str) -> None:
     """After a crash, or a lost request or answer, no entry reappears or vanishes."""
     Case(
@@ -287,7 +288,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", one_in(2, CASES), ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
     """The result is that of the actions and the changes of other programs in some order."""
     case.check(world_of, **BOUND)

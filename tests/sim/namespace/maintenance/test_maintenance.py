@@ -47,6 +47,7 @@ from sim.namespace.maintenance.actions import (
 from sim.namespace.maintenance.world import MaintenanceWorld
 from sim.namespace.world import world_of
 from support.namespace import Model
+from support.selection import one_in
 from worlds import run_seeds
 
 TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}, "kind": MaintenanceWorld}
@@ -374,7 +375,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("case", [*SMALL, *FORKS], ids=str)
+@pytest.mark.parametrize("case", one_in(2, [*SMALL, *FORKS]), ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
     """The log is complete, no file is lost, and interrupted actions can be repeated."""
     case.check(world_of)
