@@ -1,8 +1,4 @@
-"""The command group ``lease``: lists leases, with their holders and ages, and breaks them.
-
-A lease record holds neither a start nor an end. Both are derived, and are only as exact as wall clocks:
-a record's ``ttl`` is the time at which it was written plus the TTL setting of its writer.
-"""
+"""The command group ``lease``: lists leases, with their holders and ages, and breaks them."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
-from attrs import evolve, frozen
+from attrs import evolve
 
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
@@ -31,15 +27,16 @@ from commitlog.cli.output import (
 )
 from commitlog.cli.parameters import DURATION
 from commitlog.clock import SystemClock
+from commitlog.commit.holding import Holding
 from commitlog.commit.lease import HeldLease, break_lease
 from commitlog.commit.probe_cache import FINDINGS
 from commitlog.commit.record import CREATE, LEASE_SCHEMA, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import CorruptRecord
-from commitlog.tables.api import TABLE_FORMAT, Table
-from commitlog.tables.rules import format_too_new, wrong_schema
+from commitlog.tables.api import Table
+from commitlog.tables.rules import check_description
 
-__all__ = ["Holding", "lease"]
+__all__ = ["lease"]
 
 _DEFAULTS = LeaseSettings()
 
@@ -47,68 +44,37 @@ _DEFAULTS = LeaseSettings()
 _LOOK_SECONDS = 1.0
 
 
-@frozen(kw_only=True)
-class Holding:
-    """A lease, with its age at a given time.
+def _to_json(holding: Holding) -> dict[str, Any]:
+    """Return a lease as --json prints it."""
+    record = holding.record
+    return {
+        "path": record.path,
+        "etag": record.etag,
+        "generation": record.generation,
+        "owner": record.owner,
+        "state": holding.state,
+        "timeout": record.timeout / 1000,
+        "age": round(holding.age, 3),
+        "reclaimable_within": holding.wait,
+        "ttl": record.ttl,
+    }
 
-    Attributes:
-        record: the stored record.
-        age: seconds since it was written, if the wall clocks agree and the TTL setting is known.
-        wait: the maximum number of seconds until a client that starts to wait now may take it over.
-    """
 
-    record: LeaseRecord
-    age: float
-    wait: float
-
-    @classmethod
-    def of(cls, record: LeaseRecord, *, now: float, ttl: float, skew_rate: float) -> Holding:
-        """Derive age and wait from `record`, at epoch second `now`, under the writers' settings.
-
-        >>> record = LeaseRecord(path="a", etag="*", generation=0, timeout=20_000, ttl=1_003_600)
-        >>> holding = Holding.of(record, now=1_000_025, ttl=3600, skew_rate=3)
-        >>> holding.age, holding.wait, holding.state
-        (25, 60.0, 'overdue')
-        """
-        return cls(record=record, age=now - (record.ttl - ttl), wait=record.timeout / 1000 * skew_rate)
-
-    @property
-    def state(self) -> str:
-        """``held``, ``overdue`` (older than its timeout, and not released) or ``released``."""
-        if self.record.released:
-            return "released"
-        return "overdue" if self.age > self.record.timeout / 1000 else "held"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the lease as --json prints it."""
-        record = self.record
-        return {
-            "path": record.path,
-            "etag": record.etag,
-            "generation": record.generation,
-            "owner": record.owner,
-            "state": self.state,
-            "timeout": record.timeout / 1000,
-            "age": round(self.age, 3),
-            "reclaimable_within": self.wait,
-            "ttl": record.ttl,
-        }
-
-    def to_row(self) -> tuple[str, ...]:
-        """Return the lease as a row of a table."""
-        record = self.record
-        reclaimable = "at once" if record.released else f"within {duration(self.wait)}"
-        replaces = "nothing" if record.etag == CREATE else record.etag
-        owner = record.owner or "unknown"
-        return (
-            record.path,
-            replaces,
-            f"{record.generation}",
-            self.state,
-            owner,
-            duration(self.age),
-            reclaimable,
-        )
+def _to_row(holding: Holding) -> tuple[str, ...]:
+    """Return a lease as a row of a table."""
+    record = holding.record
+    reclaimable = "at once" if record.released else f"within {duration(holding.wait)}"
+    replaces = "nothing" if record.etag == CREATE else record.etag
+    owner = record.owner or "unknown"
+    return (
+        record.path,
+        replaces,
+        f"{record.generation}",
+        holding.state,
+        owner,
+        duration(holding.age),
+        reclaimable,
+    )
 
 
 @click.group()
@@ -174,7 +140,7 @@ def list_(
     ]
     status = Exit.DONE
     table = connection.leases(url)
-    _check(table)
+    check_description(table.describe(), LEASE_SCHEMA)
     for item in table.scan():
         if str(item.get("path")).startswith(FINDINGS):
             continue
@@ -188,9 +154,9 @@ def list_(
             continue
         holding = Holding.of(record, now=now, ttl=ttl, skew_rate=skew_rate)
         if json:
-            print_json(holding.to_json())
+            print_json(_to_json(holding))
         else:
-            rows.append(holding.to_row())
+            rows.append(_to_row(holding))
     if len(rows) > 1:
         print_columns(rows, right=[2, 5])
     elif not json:
@@ -241,7 +207,7 @@ def break_(
     """
     clock = SystemClock()
     table = connection.leases(url)
-    _check(table)
+    check_description(table.describe(), LEASE_SCHEMA)
     settings = LeaseSettings(
         max_clock_skew_rate=skew_rate,
         ttl=max(_DEFAULTS.ttl, 2 * _DEFAULTS.timeout * skew_rate),
@@ -328,13 +294,3 @@ def _print_broken(
     else:
         ended = "released" if broken else "ended by itself"
         click.echo(f"{printable(record.path)}: {ended}")
-
-
-def _check(table: Table) -> None:
-    """Raise if `table` is not a table of leases. Unlike `Table.check`, this writes nothing."""
-    known = table.describe()
-    keys = known.schema.hash_key, known.schema.range_key
-    if keys != (LEASE_SCHEMA.hash_key, LEASE_SCHEMA.range_key):
-        raise wrong_schema(known.url, found=known.schema, wanted=LEASE_SCHEMA)
-    if known.format is not None and known.format > TABLE_FORMAT:
-        raise format_too_new(known.url, known.format)

@@ -7,6 +7,7 @@
     context, creation, metadata         an open namespace, its creation, and its metadata record
     tree                                path lookup and listings
     status, stats                       results for callers, and request counts
+    inspection                          the work that is left for maintenance
     model                               the records, and rules for names and paths
     write                               content of files, plans, and transactions
     log                                 the operation log: recovery, compaction, restore
@@ -27,6 +28,7 @@ from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem, Severi
 from commitlog.namespace.fsck.repair import Outcome, RepairReport
 from commitlog.namespace.gc.objects import GcReport
 from commitlog.namespace.gc.trash import TrashReport
+from commitlog.namespace.inspection import NamespaceInspection
 from commitlog.namespace.jobs.committer import (
     Attempt,
     DirectoryCommitter,
@@ -68,6 +70,7 @@ __all__ = [
     "LogRewriteReport",
     "LostFile",
     "Namespace",
+    "NamespaceInspection",
     "NamespaceMetadata",
     "OpenFile",
     "Outcome",

@@ -32,6 +32,7 @@ from commitlog.namespace.fsck.repair_plans import RepairContext
 from commitlog.namespace.fsck.survey import OpenSurveyor, Surveyor, TableSurveyor
 from commitlog.namespace.gc.objects import Collector, GcReport
 from commitlog.namespace.gc.trash import TrashEmptier, TrashReport
+from commitlog.namespace.inspection import NamespaceInspection, inspect
 from commitlog.namespace.log.compaction import CompactionReport, Compactor
 from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.log.recovery import Recovery
@@ -288,6 +289,25 @@ class Maintenance:
             return rewriter.rewrite(take_over=take_over, older_than=older_than)
         finally:
             self._context.metadata.forget()
+
+    def inspect(
+        self, *, pending_after: float = 3600.0, stale_after: float, limit: int | None = 10_000
+    ) -> NamespaceInspection:
+        """Return the formats, the unpublished jobs and the work that is left; change nothing.
+
+        Takes about thirty requests, and one more for each thousand log entries, entries of the trash,
+        pieces of garbage in a partition (of eight), and uploads below the store's URL. The tree is not
+        read, nor is any object; `fsck` does that.
+
+        Args:
+            pending_after: age in seconds at which a pending change is overdue; see `recover`.
+            stale_after: age in seconds at which an upload is stale.
+            limit: most items of each listing that are read; None for no bound.
+
+        A missing store, a fenced log and damaged records are reported, not raised. Raises `NotFound`,
+        `FormatTooNew`, and the errors of table and store.
+        """
+        return inspect(self._context, pending_after=pending_after, stale_after=stale_after, limit=limit)
 
     def fsck(
         self,

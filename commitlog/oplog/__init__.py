@@ -4,6 +4,6 @@
 directory of records, and `log` the operation log.
 """
 
-from commitlog.oplog.log import Decision, Operation, OperationLog
+from commitlog.oplog.log import Decision, LogSize, Operation, OperationLog
 
-__all__ = ["Decision", "Operation", "OperationLog"]
+__all__ = ["Decision", "LogSize", "Operation", "OperationLog"]

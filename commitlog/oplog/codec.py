@@ -43,11 +43,13 @@ class Document:
         kind: the kind of the record.
         body: its fields as JSON values.
         path: where it was read, for error messages.
+        format: the format in which it was stored, or will be.
     """
 
     kind: str
     body: Mapping[str, Any]
     path: str = field(default="", eq=False)
+    format: int = field(default=FORMAT, eq=False)
 
 
 def encode(document: Document) -> bytes:
@@ -96,8 +98,7 @@ def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in kinds:
         raise CorruptRecord(f"{path!r} is a {kind!r}, not {' or '.join(sorted(kinds))}. {ADVICE}")
-    del fields["format"]
-    return Document(kind, fields, path)
+    return Document(kind, fields, path, fields.pop("format"))
 
 
 def _canonical(fields: Mapping[str, Any]) -> bytes:

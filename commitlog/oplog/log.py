@@ -17,6 +17,7 @@ import enum
 import logging
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -40,7 +41,7 @@ from commitlog.oplog.record_directory import ListedRecord, NameRange, RecordDire
 from commitlog.oplog.validate import build, mapping, moment
 from commitlog.paths import join
 
-__all__ = ["Decision", "Operation", "OperationLog"]
+__all__ = ["Decision", "LogSize", "Operation", "OperationLog"]
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +84,27 @@ class Operation:
     body: Mapping[str, Any] = field(hash=False)
     time: float
     decision: Decision | None = None
+
+
+@frozen(kw_only=True)
+class LogSize:
+    """The number of operations in a log, and their ages by the store's clock.
+
+    Attributes:
+        pending: number of operations that are listed as pending.
+        overdue: number of those that began at least `older_than` seconds ago.
+        oldest: age in seconds of the oldest pending operation; None if there is none.
+        decided: number of decisions.
+        settled: number of decisions that are older than the retention, which `compact` may forget.
+        complete: False if a listing was cut at the limit, so numbers may be too low.
+    """
+
+    pending: int
+    overdue: int
+    oldest: float | None
+    decided: int
+    settled: int
+    complete: bool
 
 
 class OperationLog:
@@ -307,6 +329,33 @@ class OperationLog:
         """
         written = max((entry.written for entry in self._pending.list()), default=-math.inf)
         return self._now() - written
+
+    def measure(self, *, older_than: float, limit: int | None = None) -> LogSize:
+        """Return the number and ages of the operations, without reading them; change nothing.
+
+        Takes one request for the store's time, and one for each thousand listed entries.
+
+        Args:
+            older_than: age in seconds at which a pending operation is overdue.
+            limit: most entries of each kind that are listed; None for no bound.
+        """
+        most = None if limit is None else limit + 1
+        now = self._now()
+        pending, decided = (
+            [now - entry.written for entry in islice(entries.list(), most)]
+            for entries in (self._pending, self._decided)
+        )
+        complete = limit is None or max(len(pending), len(decided)) <= limit
+        if not complete:
+            del pending[limit:], decided[limit:]
+        return LogSize(
+            pending=len(pending),
+            overdue=sum(age >= older_than for age in pending),
+            oldest=max(pending, default=None),
+            decided=len(decided),
+            settled=sum(age >= self.retention for age in decided),
+            complete=complete,
+        )
 
     def recover(
         self, judge: Callable[[Operation], Decision | None], *, older_than: float

@@ -2,10 +2,12 @@
 
 Start with `Output`. The modules: `job` (sent to workers), `records`, `manifest` and `pending` (stored
 records), `state` and `checkpoints` (the state of the log), `log` (the commit log), `publishing` (work
-after the commit point), `recovery`, `reports` (results for readers and operators), `tail` (new files),
-`compaction` (files to merge), `foreign` (files that no job wrote), and `output`, which joins them.
+after the commit point), `recovery`, `inspection` (the work that is left), `reports` (results for readers
+and operators), `tail` (new files), `compaction` (files to merge), `foreign` (files that no job wrote),
+and `output`, which joins them.
 """
 
+from commitlog.outputs.inspection import AttemptStatus, OutputInspection, UnpublishedJob
 from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility
 from commitlog.outputs.output import Output
 from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
@@ -16,6 +18,7 @@ from commitlog.outputs.tail import Added, OnRewrite, Position, Tail
 __all__ = [
     "AbortRecord",
     "Added",
+    "AttemptStatus",
     "Batch",
     "CommitRecord",
     "DataFile",
@@ -26,6 +29,7 @@ __all__ = [
     "Mode",
     "OnRewrite",
     "Output",
+    "OutputInspection",
     "Position",
     "Record",
     "RecoveryReport",
@@ -34,5 +38,6 @@ __all__ = [
     "State",
     "Stats",
     "Tail",
+    "UnpublishedJob",
     "Visibility",
 ]

@@ -117,7 +117,11 @@ class CommitLog:
 
     def get(self, version: int) -> Record:
         """Return one record. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
-        return record_of(version, self._entries.get(_name(version)))
+        return record_of(version, self.document(version))
+
+    def document(self, version: int) -> Document:
+        """Return one record as it is stored. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
+        return self._entries.get(_name(version))
 
     def read(self, after: int = 0, until: int | None = None) -> Iterator[Record]:
         """Yield the records after number `after`, and up to `until` or the end, one at a time."""

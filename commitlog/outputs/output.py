@@ -41,6 +41,7 @@ from commitlog.errors import (
 from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.checkpoints import INTERVAL
 from commitlog.outputs.foreign import ForeignFile, lies_in
+from commitlog.outputs.inspection import OutputInspection, inspect
 from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility, attempt_of
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
@@ -509,6 +510,37 @@ class Output:
             files=tuple(state.files.values()),
             jobs=tuple(state.jobs),
             schema=state.schema,
+        )
+
+    def inspect(
+        self, *, expire_after: float, limit: int | None = 10_000, list_files: bool = False
+    ) -> OutputInspection:
+        """Return the version, the attempts in progress and the work that is left; change nothing.
+
+        Takes about ten requests; one for each record since the last checkpoint (at most 10, or 100 if
+        there are more than 20,000 files); one for each thousand pending entries, heartbeats and uploads;
+        one for each of the first hundred pending entries; and a few to find the version that has
+        expired. No data file is listed or read, except with `list_files`.
+
+        Args:
+            expire_after: age in seconds at which replaced files, and files of attempts without a sign of
+                life, count as garbage; the `older_than` of `gc`.
+            limit: most pending entries, uploads and records since the last checkpoint that are read;
+                None for no bound.
+            list_files: whether to list the files that only the log shows, for the size of the garbage
+                and the files of dead attempts: one request for each thousand files.
+
+        Damaged records are reported, not raised. Raises `FormatTooNew`, and the store's errors.
+        """
+        return inspect(
+            self._log,
+            self._pending,
+            self._publisher,
+            tag=self._tag,
+            clock=self._clock,
+            expire_after=expire_after,
+            limit=limit,
+            list_files=list_files,
         )
 
     def files(self, record: Record) -> Iterator[DataFile]:

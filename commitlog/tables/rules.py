@@ -33,6 +33,7 @@ from commitlog.tables.api import (
     Key,
     Put,
     TableCondition,
+    TableInfo,
     TableSchema,
     Write,
     parts_of,
@@ -48,6 +49,7 @@ __all__ = [
     "MAX_TRANSACTION_BYTES",
     "canceled",
     "check_condition",
+    "check_description",
     "check_item",
     "check_key",
     "check_query",
@@ -328,6 +330,17 @@ def format_too_new(url: str, format: int) -> FormatTooNew:
     return FormatTooNew(
         f"table {url} has format {format}; this release knows {TABLE_FORMAT}: upgrade commitlog-store"
     )
+
+
+def check_description(found: TableInfo, schema: TableSchema) -> None:
+    """Raise `WrongTableSchema` or `FormatTooNew` if a table cannot be read as one with these keys.
+
+    Unlike `Table.check`, this writes nothing.
+    """
+    if found.schema.key_names != schema.key_names:
+        raise wrong_schema(found.url, found=found.schema, wanted=schema)
+    if found.format is not None and found.format > TABLE_FORMAT:
+        raise format_too_new(found.url, found.format)
 
 
 def _keys(schema: TableSchema) -> str:
