@@ -39,6 +39,7 @@ _COMMANDS = MappingProxyType(
             (_OBJECTS, "cp", "objects.move:cp", "Copy objects."),
             (_OBJECTS, "mv", "objects.move:mv", "Move objects."),
             (_OBJECTS, "rm", "objects.write:rm", "Remove objects."),
+            (_STORES, "status", "status:status", "Show what needs attention."),
             (_STORES, "probe", "probe:probe", "Measure which preconditions a store enforces."),
             (_STORES, "lease", "leases:lease", "List and break leases."),
             (_STORES, "table", "table:table", "Create and describe tables."),
@@ -133,7 +134,7 @@ def main(debug: bool) -> None:
     \b
     Exit status:
       0  done
-      1  failed, nothing changed (diff, fsck: differences found)
+      1  failed, nothing changed (diff, fsck, status: something was found)
       2  wrong usage, URL or setting; nothing was done
       3  the precondition does not hold, or the job is committed already
       4  the outcome is unknown: the change may have happened; remove nothing

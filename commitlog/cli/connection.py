@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 from attrs import field, fields, frozen
 
-from commitlog.cli.connection_options import METADATA, NAMESPACE, OBJECT, SERVICE, STORE, Decorator
+from commitlog.cli.connection_options import (
+    ANYTHING,
+    METADATA,
+    NAMESPACE,
+    OBJECT,
+    SERVICE,
+    STORE,
+    Decorator,
+)
 from commitlog.cli.parameters import DURATION
 from commitlog.cli.urls import Location, refuse_secrets, split, split_directory
 from commitlog.connect import connect
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Connection",
+    "any_options",
     "grace_option",
     "metadata_options",
     "namespace_options",
@@ -247,6 +256,11 @@ def _close_at_end(opened: C) -> C:
 
 
 _FIELDS = frozenset(attribute.name for attribute in fields(Connection))
+
+
+def any_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the options for objects, tables and namespaces to `command`, as in `object_options`."""
+    return _with_connection(command, ANYTHING)
 
 
 def object_options(command: Callable[..., R]) -> Callable[..., R]:

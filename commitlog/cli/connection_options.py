@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import click
 
 __all__ = [
+    "ANYTHING",
     "METADATA",
     "NAMESPACE",
     "OBJECT",
@@ -84,6 +85,8 @@ _CONTENT = click.option(
 )
 #: Options for a metadata table.
 METADATA: tuple[Decorator, ...] = (_METADATA, *SERVICE)
+#: Options for an object, a table, or a namespace with its content where it was created.
+ANYTHING: tuple[Decorator, ...] = (*OBJECT, _METADATA)
 #: Options for a namespace.
 NAMESPACE: tuple[Decorator, ...] = (_METADATA, *STORE, _CONTENT)
 

@@ -76,11 +76,17 @@ class Backlog:
         files: number of files.
         bytes: number of their bytes that are not handed out yet.
         oldest: the slice with the earliest modification time, or None.
+        complete: whether the whole input was listed; if not, more files may wait.
     """
 
     files: int
     bytes: int
     oldest: Slice | None
+    complete: bool = True
+
+
+class _LimitReached(Exception):
+    """The listing is longer than it may be."""
 
 
 class IngestAdmin:
@@ -149,15 +155,30 @@ class IngestAdmin:
         for info in planner.waiting(state, seen_files, listed=listed):
             yield Slice(File.of(info), 0, info.size)
 
-    def backlog(self, *, listed: Callable[[], object] = _nothing) -> Backlog:
-        """Return the number and size of the waiting files. Arguments and errors as in `waiting`."""
-        files, size, oldest = 0, 0, None
-        for each in self.waiting(listed=listed):
-            files += 1
-            size += each.size
-            if oldest is None or each.file.modified < oldest.file.modified:
-                oldest = each
-        return Backlog(files=files, bytes=size, oldest=oldest)
+    def backlog(self, *, listed: Callable[[], object] = _nothing, limit: int | None = None) -> Backlog:
+        """Return the number and size of the waiting files. Arguments and errors as in `waiting`.
+
+        Args:
+            limit: most objects that are listed, from the beginning of the listing; None for no bound.
+        """
+        files, size, oldest, count, complete = 0, 0, None, 0, True
+
+        def counted() -> None:
+            nonlocal count
+            if count == limit:
+                raise _LimitReached
+            count += 1
+            listed()
+
+        try:
+            for each in self.waiting(listed=counted):
+                files += 1
+                size += each.size
+                if oldest is None or each.file.modified < oldest.file.modified:
+                    oldest = each
+        except _LimitReached:
+            complete = False
+        return Backlog(files=files, bytes=size, oldest=oldest, complete=complete)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the slices that could not be read and were not handed out again."""

@@ -258,9 +258,9 @@ def _traces(
     for attempt, last in publisher.heartbeats().items():
         found.setdefault(attempt, _Trace()).heartbeat = last
     for upload in reading.bound.take(publisher.uploads()):
-        attempt = attempt_of(upload.path)
-        if attempt is not None and attempt.startswith(tag):
-            found.setdefault(attempt, _Trace()).uploads.append(upload.initiated)
+        of = attempt_of(upload.path)
+        if of is not None and of.startswith(tag):
+            found.setdefault(of, _Trace()).uploads.append(upload.initiated)
     return found
 
 

@@ -24,7 +24,7 @@ LAYERS = (
     {"ingest"},
     {"namespace"},
     {"namespaces"},
-    {"transfer"},
+    {"transfer", "status"},
     {"spark", "filesystem"},
     {"testing"},
     {"cli"},
