@@ -1,6 +1,6 @@
 """Helpers that know nothing of object stores.
 
-`bin_packing` (groups of items), `concurrency` (parallel work), `frozen_map` (immutable records), `ids`
-(random ids), `metrics` (metrics as text), `parsing` (durations and sizes), `request_stats` (counters of
-requests) and `retry` (retry policies).
+`bin_packing` (groups of items), `bounded` (iteration up to a limit), `concurrency` (parallel work),
+`frozen_map` (immutable records), `ids` (random ids), `metrics` (metrics as text), `parsing` (durations
+and sizes), `request_stats` (counters of requests) and `retry` (retry policies).
 """

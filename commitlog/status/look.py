@@ -444,5 +444,5 @@ def _more(things: Sized, shown: int) -> str:
     return f", and {count} more" if count > 0 else ""
 
 
-def _command(*words: str) -> str:
-    return shlex.join(("commitlog", *words))
+def _command(*arguments: str) -> str:
+    return shlex.join(("commitlog", *arguments))

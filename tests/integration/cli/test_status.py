@@ -1,0 +1,226 @@
+"""The command ``commitlog status``, on a directory and on tables in SQLite files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define
+from click.testing import CliRunner, Result
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+import commitlog
+import commitlog.cli.status
+from commitlog.cli import main
+from commitlog.clock import SystemClock
+from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
+from commitlog.ingest import INGEST_SCHEMA, IngestSettings, SourceMetadata, StateTable
+from commitlog.outputs import Output
+from commitlog.stores.open import open_store
+from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
+from support.ingest import Checkpoint, Engine
+from support.outputs import add_job, stage_some
+
+
+@define
+class Site:
+    """An output, a namespace, a table of leases and a source, below one directory."""
+
+    root: Path
+
+    @property
+    def output(self) -> str:
+        """The URL of the output."""
+        return f"{self.root}/lake/out"
+
+    @property
+    def urls(self) -> list[str]:
+        """The URLs of all targets."""
+        return [self.output, "commitlog://names", self.leases, self.ingest]
+
+    @property
+    def leases(self) -> str:
+        """The URL of the table of leases."""
+        return f"sqlite://{self.root}/leases.db"
+
+    @property
+    def ingest(self) -> str:
+        """The URL of the state of the source."""
+        return f"sqlite://{self.root}/ingest.db"
+
+    def run(self, *words: str) -> Result:
+        """Run the command."""
+        env = {"COMMITLOG_METADATA": f"sqlite://{self.root}/names.db"}
+        done = CliRunner(env=env).invoke(main, ["status", *words])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    def records(self, *words: str, status: int) -> list[dict[str, Any]]:
+        """Return the JSON objects that the command printed, one a line."""
+        done = self.run(*words, "--json")
+        assert done.exit_code == status, done.output
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def dead_job(self) -> None:
+        """Leave a job whose driver died."""
+        with commitlog.connect(f"file://{self.root}/lake") as store:
+            output = Output(store, "out")
+            stage_some(output, output.begin("dead"))
+
+    def deleted_directory(self) -> None:
+        """Delete a directory of the namespace."""
+        metadata = f"sqlite://{self.root}/names.db"
+        with commitlog.open_namespace("names", metadata=metadata) as namespace:
+            namespace.write("d/a", b"1")
+            namespace.delete("d", recursive=True)
+
+    def late_lease(self) -> None:
+        """Leave a lease whose holder died."""
+        ttl = int(SystemClock().epoch()) - 500 + 3600
+        record = LeaseRecord(path="k", etag="*", generation=1, timeout=20_000, ttl=ttl, owner="w")
+        with closing(open_table(self.leases, LEASE_SCHEMA)) as table:
+            table.put(record.to_item())
+
+    def late_file(self) -> None:
+        """Store a file that the query has not read."""
+        with closing(open_store(f"file://{self.root}/in")) as store:
+            store.put("late", b"12345")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Targets that need no attention."""
+    site = Site(tmp_path)
+    with commitlog.connect(f"file://{tmp_path}/lake") as store:
+        add_job(Output(store, "out"), "a", 0)
+    metadata = f"sqlite://{tmp_path}/names.db"
+    commitlog.create_namespace("names", store=f"file://{tmp_path}/content", metadata=metadata).close()
+    with closing(open_table(site.leases, LEASE_SCHEMA)) as table:
+        table.create()
+    settings = IngestSettings(source="s")
+    with (
+        closing(open_table(site.ingest, INGEST_SCHEMA)) as table,
+        closing(open_store(f"file://{tmp_path}/in")) as input,
+    ):
+        table.create()
+        input.put("first", b"1")
+        StateTable(table, "s").describe(
+            SourceMetadata(url=f"file://{tmp_path}/in", format="json", settings=settings)
+        )
+        Engine(
+            store=input,
+            table=table,
+            settings=settings,
+            clock=SystemClock(),
+            checkpoint=Checkpoint(),
+        ).batch()
+    return site
+
+
+def files(root: Path) -> dict[str, str]:
+    """Return the content of all files, but for SQLite's own."""
+    return {
+        str(file): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in root.rglob("*")
+        if file.is_file() and not file.name.endswith(("-wal", "-shm"))
+    }
+
+
+def test_nothing_needs_attention(site: Site) -> None:
+    """The status is 0, each target is described, and no file changes."""
+    before = files(site.root)
+    done = site.run(*site.urls)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("nothing needs attention") == 4
+    assert "1 files" in done.stdout
+    kinds = [record["kind"] for record in site.records(*site.urls, "--full", status=0)]
+    assert kinds == ["output", "namespace", "leases", "ingest"]
+    assert files(site.root) == before
+
+
+def test_each_target_can_need_attention(site: Site) -> None:
+    """The status is 1, and each finding comes with its command."""
+    site.dead_job()
+    site.deleted_directory()
+    site.late_lease()
+    site.late_file()
+    now = ("--older-than", "0", "--stale-after", "0", "--max-lag", "0")
+    found = {
+        record["kind"]: {finding["kind"] for finding in record["findings"]}
+        for record in site.records(*site.urls, *now, status=1)
+    }
+    assert found["output"] == {"dead-job", "abandoned-uploads"}
+    assert found["namespace"] == {"trash"}
+    assert found["leases"] == {"overdue-lease"}
+    assert found["ingest"] == {"ingest-lag"}
+    done = site.run(*site.urls, *now)
+    assert done.exit_code == 1
+    assert "commitlog namespace gc names" in done.stdout
+    assert f"commitlog lease break {site.leases} k" in done.stdout
+    [source] = site.records(site.ingest, status=0)[0]["sources"]
+    assert (source["source"], source["backlog"]["oldest"]) == ("s", "late")
+
+
+def test_a_finding_ends_with_its_command(site: Site) -> None:
+    """The printed command can be run as it is."""
+    site.dead_job()
+    [record] = site.records(site.output, "--older-than", "0", status=1)
+    commands = {finding["command"] for finding in record["findings"]}
+    for command in commands:
+        words = command.split()[1:]
+        assert CliRunner().invoke(main, words).exit_code == 0, command
+    assert site.records(site.output, "--older-than", "0", status=0)[0]["findings"] == []
+
+
+def test_a_failed_look(site: Site) -> None:
+    """The status is 2, and the other targets are still shown."""
+    done = site.run(
+        f"{site.root}/none", f"sqlite://{site.root}/none.db", "commitlog://none", site.output
+    )
+    assert done.exit_code == 2
+    assert done.stdout.count("nothing needs attention") == 1
+    assert done.stderr.count("commitlog: ") == 3
+    assert not (site.root / "none.db").exists()
+    assert site.run("commitlog://names/a").exit_code == 2
+    assert site.run(site.output, "--json", "--openmetrics").exit_code == 2
+    assert site.run("s3://bucket/out?secret_access_key=geheim").exit_code == 2
+
+
+def test_openmetrics(site: Site) -> None:
+    """Prometheus's own parser accepts the metrics; a failed look is 0."""
+    site.dead_job()
+    done = site.run(*site.urls, f"{site.root}/none", "--older-than", "0", "--openmetrics")
+    assert done.exit_code == 2
+    parsed = text_string_to_metric_families(done.stdout)  # type: ignore[no-untyped-call]
+    samples = {family.name: family.samples for family in parsed}
+    up = {each.labels["url"]: each.value for each in samples["commitlog_status_up"]}
+    assert sorted(up.values()) == [0, 1, 1, 1, 1]
+    dead = [
+        each.value
+        for each in samples["commitlog_status_findings"]
+        if each.labels["finding"] == "dead-job" and "out" in each.labels["url"]
+    ]
+    assert dead == [1]
+
+
+def test_watch(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks again after each pause, and sees what has changed, until it is interrupted."""
+
+    class Clock(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            assert seconds == 30
+            if self.monotonic() >= 60:
+                raise KeyboardInterrupt
+            site.dead_job()
+            super().sleep(seconds)
+
+    monkeypatch.setattr(commitlog.cli.status, "SystemClock", Clock)
+    done = site.run(site.output, "--watch", "30", "--older-than", "0", "--json")
+    assert done.exit_code == 130
+    attempts = [len(json.loads(line)["attempts"]) for line in done.stdout.splitlines()]
+    assert attempts == [0, 1, 2]
