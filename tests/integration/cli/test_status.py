@@ -25,6 +25,7 @@ from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 from support.ingest import Checkpoint, Engine
 from support.outputs import add_job, stage_some
+from support.servers import Ministack
 
 
 @define
@@ -224,3 +225,28 @@ def test_watch(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 130
     attempts = [len(json.loads(line)["attempts"]) for line in done.stdout.splitlines()]
     assert attempts == [0, 1, 2]
+
+
+@pytest.mark.servers
+def test_an_output_on_s3_with_leases_in_dynamodb(
+    site: Site, ministack: Ministack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Uploads of a dead job, and a lease, are found through the services' own interfaces."""
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(f"AWS_{name}", "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    bucket, table = ministack.new_bucket(), f"dynamodb://{ministack.new_table_name()}"
+    service = {"endpoint_url": ministack.endpoint_url, "region": "us-east-1"}
+    with commitlog.connect(f"s3://{bucket}/out", **service) as store:
+        output = Output(store)
+        add_job(output, "a", 0)
+        stage_some(output, output.begin("dead"))
+    options = ("--endpoint-url", ministack.endpoint_url, "--region", "us-east-1")
+    assert CliRunner().invoke(main, ["table", "create", table, *options]).exit_code == 0
+    words = (f"s3://{bucket}/out", table, *options)
+    assert [record["kind"] for record in site.records(*words, status=0)] == ["output", "leases"]
+    [found, leases] = site.records(*words, "--older-than", "0", status=1)
+    counts = {finding["kind"]: finding["count"] for finding in found["findings"]}
+    assert counts == {"dead-job": 1, "abandoned-uploads": 2}
+    assert (found["version"], found["files"], leases["format"]) == (1, 1, 1)
+    assert leases["findings"] == []

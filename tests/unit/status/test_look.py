@@ -30,7 +30,7 @@ from commitlog.namespace import NAMESPACE_SCHEMA, DirectoryCommitter, Namespace
 from commitlog.oplog import OperationLog
 from commitlog.outputs import Mode, Output, OutputInspection
 from commitlog.status import FINDING_KINDS, Finding, LookSettings, Report, look, metrics_text
-from commitlog.stores.api import ObjectStore
+from commitlog.stores.api import InFlight, ObjectData, ObjectStore, Observation, Page, StagedInfo
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Key, Table
@@ -278,6 +278,44 @@ def test_the_cost_is_bounded(clock: ManualClock) -> None:
     assert (cut.records, cut.complete) == (5, False)
     whole = inspected(look_at(store, clock, limit=5, full=True))
     assert (whole.records, whole.complete) == (8, True)
+
+
+class CountingReads(HookedStore):
+    """A store without its mutations that counts reads: a page of a listing is one."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, refuse)
+        self.reads = 0
+
+    def begin_head(self, path: str) -> InFlight[Observation]:
+        self.reads += 1
+        return super().begin_head(path)
+
+    def get(self, path: str, **options: Any) -> ObjectData:
+        self.reads += 1
+        return super().get(path, **options)
+
+    def list_page(self, prefix: str = "", **options: Any) -> Page:
+        self.reads += 1
+        return super().list_page(prefix, **options)
+
+    def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
+        self.reads += 1
+        return super().list_staged(prefix)
+
+
+def test_the_cost_does_not_grow_with_the_log(clock: ManualClock) -> None:
+    """Checkpoints bound the number of records that are read."""
+    store = MemoryStore(clock=clock)
+    output = open_output(store, clock)
+    counts = []
+    for number in range(1, 50):
+        add_job(output, f"job-{number}", 0)
+        if number in (29, 49):
+            counted = CountingReads(store)
+            assert look(open_output(counted, clock), clock=clock).findings == ()
+            counts.append(counted.reads)
+    assert counts[0] == counts[1] <= 20
 
 
 # -- namespaces ----------------------------------------------------------------------------------------
