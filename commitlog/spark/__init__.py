@@ -5,6 +5,7 @@
     spark.read.format("commitlog").load(url)
     commitlog.spark.read(spark, url)
     commitlog.spark.compact(spark, url)
+    commitlog.spark.stream_files(spark, url, options={"fileFormat": "json"})
 
 See ``docs/spark.md``. The modules, in the order in which an operation passes them:
 
@@ -21,7 +22,8 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `cluster`: the executors as an engine for distributed work; `progress`: their progress; `inventory`: S3
   Inventories, for checks
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
-* `ingest`: the format ``commitlog_ingest``
+* `ingest`: the formats ``commitlog_ingest`` and ``commitlog_ingest_spark``, and `stream_files`, which
+  chooses one of them
 * `files`: the formats of files that jobs write, and that queries and ingest read
 * `versions`: the versions of PySpark that have what these need
 
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from commitlog.spark.datasource import CommitlogDataSource
     from commitlog.spark.errors import error_of
     from commitlog.spark.fsck_job import fsck
+    from commitlog.spark.ingest.stream import stream_files
     from commitlog.spark.maintenance_jobs import diff, empty_trash, gc, import_objects, prune
     from commitlog.spark.targets.namespace import physical_files
     from commitlog.spark_jar import committer_jar
@@ -76,6 +79,7 @@ __all__ = [
     "prune",
     "read",
     "session",
+    "stream_files",
     "write",
 ]
 
@@ -96,12 +100,13 @@ _HOMES = MappingProxyType(
         "prune": "maintenance_jobs",
         "read": "dataframe",
         "session": "builder",
+        "stream_files": "ingest.stream",
         "write": "dataframe",
     }
 )
 
 #: Names that need only the committer.
-_OF_COMMITTER = frozenset({"committer_jar", "configure", "error_of"})
+_OF_COMMITTER = frozenset({"committer_jar", "configure", "error_of", "stream_files"})
 
 require_pyspark(COMMITTER, __name__)
 

@@ -37,7 +37,7 @@ __all__ = ["PROTOCOL", "main", "serve"]
 PROTOCOL = 1
 
 #: The calls of streaming sources, without their prefix.
-_SCAN_CALLS = ("check", "latest_offset", "plan", "files", "stop")
+_SCAN_CALLS = ("check", "latest_offset", "plan", "files", "commit", "stop")
 
 #: Maximum number of requests that are handled at the same time. Others wait.
 _REQUESTS = 64

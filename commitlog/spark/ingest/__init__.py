@@ -4,11 +4,13 @@
 
 See ``docs/ingest.md``. The modules, in the order in which a query passes them:
 
-* `source`: the format, which Spark calls, and the inference of columns; `options`: its options
+* `source`: the format, which Spark calls; `options`: its options
 * `reader`: the streaming reader, on the driver and in tasks; the rules are in `commitlog.ingest`
 * `cleaning`: the deletion or archiving of delivered files, in a thread next to the reader
-* `columns`: the columns of rows, from the content of files, their paths and their metadata
+* `columns`: the columns of rows, from the content of files, their paths and their metadata; their
+  inference
 * `scans`: the files of batches that Spark's own readers read, for the format ``commitlog_ingest_spark``
+* `stream`: `commitlog.spark.stream_files`, which takes the one format or the other
 * `progress`: a listener and metrics for the progress of queries
 
 Names are imported on first use, as in `commitlog.spark`.

@@ -6,14 +6,16 @@ It is a module of its own because only it has threads that live as long as a que
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from typing import Any
 
 from commitlog.clock import SystemClock
 from commitlog.connect import connect
 from commitlog.errors import Conflict, OutcomeUnknown, StateMismatch, Unavailable
 from commitlog.ingest import Cleaner, place_to_clean
-from commitlog.spark.ingest.options import IngestOptions
+from commitlog.spark.ingest.options import SourceOptions
 
 __all__ = ["BackgroundCleaner"]
 
@@ -34,10 +36,12 @@ class BackgroundCleaner:
 
     Args:
         options: options of the source.
+        connection: further arguments of `connect`, which override the options of the store.
     """
 
-    def __init__(self, options: IngestOptions) -> None:
+    def __init__(self, options: SourceOptions, connection: Mapping[str, Any] | None = None) -> None:
         self._options = options
+        self._connection = dict(connection or {})
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commitlog-clean")
         self._running: Future[None] | None = None
         self._begun: float | None = None
@@ -74,7 +78,8 @@ class BackgroundCleaner:
         options = self._options
         url, below = place_to_clean(options.store_url, options.settings)
         with ExitStack() as opened:
-            store = opened.enter_context(closing(connect(url, commit="native")))
+            opened_store = connect(url, commit="native", **self._connection)
+            store = opened.enter_context(closing(opened_store))
             table = opened.enter_context(options.opened_table())
             executor = opened.enter_context(ThreadPoolExecutor(_CLEANERS))
             cleaner = Cleaner(store, table, options.settings, below=below, executor=executor)

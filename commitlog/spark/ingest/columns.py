@@ -6,6 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,22 +14,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from commitlog.errors import ConfigurationError, InputUnreadable, UnknownColumns
-from commitlog.ingest import File, Slice
+from commitlog.errors import ConfigurationError, InputUnreadable, NotFound, UnknownColumns
+from commitlog.ingest import File, Pinned, Slice, StateTable
 from commitlog.spark.files import Columns, NewColumns, Records
 from commitlog.spark.files.csv.values import value_converter
 from commitlog.spark.files.io import object_url
 from commitlog.spark.files.rescue import as_json, joined
-from commitlog.spark.files.types import TypeMismatch, match_names
+from commitlog.spark.files.types import (
+    TypeMismatch,
+    match_names,
+    replace_null_types,
+    unify_schemas,
+)
+from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.partitions import NULL
-from commitlog.spark.schema import arrow_schema, select, with_nulls
+from commitlog.spark.schema import (
+    arrow_schema,
+    dump_schema,
+    load_schema,
+    nullable,
+    select,
+    with_nulls,
+)
+from commitlog.stores.api import ObjectStore
 
 __all__ = [
     "METADATA",
     "METADATA_COLUMN",
     "RowBuilder",
     "check_metadata",
+    "inferred_columns",
     "metadata_values",
     "path_values",
 ]
@@ -230,6 +247,49 @@ def _metadata(records: Records, file: File, url: str, kind: pa.StructType) -> pa
         for each in kind
     ]
     return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
+def inferred_columns(options: IngestOptions, store: ObjectStore) -> t.StructType:
+    """Return the columns of a sample of files, as they were at the first call for the source.
+
+    They are kept in the state, and do not change.
+
+    Args:
+        options: options of the source. The table of its state exists.
+        store: the store of the input.
+
+    Raises `NotFound` if there is no file, and `ConfigurationError` if files contradict each other.
+    """
+    with options.opened_table() as table:
+        state = StateTable(table, options.settings.source)
+        stored = state.schema()
+        if stored is None:
+            stored = state.fix_schema(dump_schema(_inferred(options, store)))
+    return load_schema(stored)
+
+
+def _inferred(options: IngestOptions, store: ObjectStore) -> t.StructType:
+    fixed = options.input.fixed
+    listed = store.list(options.settings.listed_prefix)
+    wanted = (info for info in listed if options.settings.names.wants(info.path))
+    sample = [File.of(info) for info in islice(wanted, options.sample_files)]
+    if fixed is None and not sample:
+        raise NotFound(
+            f"there is no file below {store.url} to infer the columns: give them with .schema(…)"
+        )
+    found = [fixed] if fixed else [options.input.infer(Pinned(store, file)) for file in sample]
+    merged = replace_null_types(unify_schemas(found, strings=options.input.strings))
+    # Strings: the name of a later directory may not be a number, and must not fail the query.
+    known = {name.lower() for name in merged.names}
+    more = []
+    for name in (name for file in sample for name in path_values(file.path)):
+        if name.lower() not in known:
+            known.add(name.lower())
+            more.append(pa.field(name, pa.string()))
+    # The default of the flag depends on the version of Spark.
+    schema = nullable(from_arrow_schema(pa.schema([*merged, *more]), prefer_timestamp_ntz=True))
+    arrow_schema(schema)
+    return schema
 
 
 def path_values(path: str) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from attrs import field, frozen
 
@@ -34,7 +34,18 @@ from commitlog.urls import Url, parse_store_url, parse_table_url
 if TYPE_CHECKING:
     from commitlog.aws.sqs import SqsQueue
 
-__all__ = ["SPARK_FORMAT", "IngestOptions", "check_reader", "split_options"]
+__all__ = [
+    "PYTHON_FORMAT",
+    "READERS",
+    "SPARK_FORMAT",
+    "IngestOptions",
+    "SourceOptions",
+    "check_reader",
+    "split_options",
+]
+
+#: The format whose files Python workers read.
+PYTHON_FORMAT = "commitlog_ingest"
 
 #: The format whose files Spark's own readers read; see `commitlog.spark.ingest.scans`. It is in Java:
 #: Spark would refuse two implementations of one name.
@@ -60,7 +71,7 @@ _OWN = (
 )
 
 #: Values of option ``reader``: whether Python or Spark reads the files. Each has a format of its own.
-_READERS = ("auto", "python", "spark")
+READERS = ("auto", "python", "spark")
 
 # Characters of a glob. A question mark is not one of them: it begins the options of a URL.
 _GLOB = re.compile(r"[*{\[]")
@@ -76,8 +87,8 @@ _EPOCH_SECONDS = (1e8, 1e11)
 
 
 @frozen(kw_only=True)
-class IngestOptions:
-    """Location of the input and the state, and the options for reading the input.
+class SourceOptions:
+    """Location of the input and the state, and the options of a source, whoever reads its files.
 
     Attributes:
         url: URL of the directory or prefix above all input, or its absolute path.
@@ -86,7 +97,7 @@ class IngestOptions:
         state_options: further options of that table; never shown either.
         notifications: URL of the queue of notifications with all of its options, or None.
         settings: settings of the source; see `commitlog.ingest`.
-        input: the format of the files.
+        format: the name of the format of the files, one of `INPUT_FORMATS`.
         new_columns: policy for columns that the query does not know; None: ``fail`` if the columns are
             inferred, else ``ignore``.
         metadata: whether to add a column with the metadata of each record's file.
@@ -101,7 +112,7 @@ class IngestOptions:
     state_options: Mapping[str, str] = field(repr=False)
     notifications: Url | None
     settings: IngestSettings
-    input: InputFormat
+    format: str
     new_columns: NewColumns | None
     metadata: bool
     rescued_column: str
@@ -109,36 +120,12 @@ class IngestOptions:
     partition_bytes: int
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> IngestOptions:
-        """Return the options from Spark; raise `ConfigurationError` for a wrong one."""
-        kind = _format(options)
-        found = OptionReader(options, (*_OWN, *kind.options))
-        found.choice("reader", _READERS)
-        url, glob, connection = _locate(found)
-        state, state_options = locate_table(found, "state")
-        state = _default_state(url) if state is None else state
-        if state is None:
-            raise ConfigurationError(
-                "option state is missing: name the table for the state of the source, such as"
-                " dynamodb://ingest"
-            )
-        settings = _settings(found, parse_store_url(url), glob)
-        _check_state_place(parse_store_url(url), parse_table_url(state), settings.names)
-        of_format = {known: found.get(known) for known in kind.options}
-        return cls(
-            url=url,
-            connection=connection,
-            state=state,
-            state_options=state_options,
-            notifications=_notifications(found, parse_store_url(url)),
-            settings=settings,
-            input=kind({known: value for known, value in of_format.items() if value is not None}),
-            new_columns=_new_columns(found),
-            metadata=found.flag("metadata"),
-            rescued_column=found.get("rescuedColumn") or "_rescued",
-            sample_files=found.count("sampleFiles") or 10,
-            partition_bytes=found.size("partitionBytes") or PARTITION_BYTES,
-        )
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Return the options of a source; raise `ConfigurationError` for a wrong one.
+
+        Those of the format of the files are not among them; see `split_options`.
+        """
+        return cls(**_of_source(OptionReader(options, _OWN), _format(options)))
 
     @property
     def store_url(self) -> Url:
@@ -150,9 +137,18 @@ class IngestOptions:
         """Whether the input is a directory of this machine."""
         return self.store_url.scheme == "file"
 
-    def opened_store(self) -> AbstractContextManager[ObjectStore]:
-        """Open the store of the input for a context. Nothing is sent before it is used."""
-        return closing(open_store(self.store_url))
+    def opened_store(
+        self, connection: Mapping[str, Any] | None = None
+    ) -> AbstractContextManager[ObjectStore]:
+        """Open the store of the input for a context. Nothing is sent before it is used.
+
+        Args:
+            connection: further arguments of `open_store`, which count before those in the URL, and after
+                the options of the source.
+        """
+        if connection is None:
+            return closing(open_store(self.store_url))
+        return closing(open_store(parse_store_url(self.url), **{**connection, **self.connection}))
 
     def opened_queue(self) -> AbstractContextManager[SqsQueue | None]:
         """Open the queue of notifications, if there is one, for a context. Nothing is sent before."""
@@ -204,6 +200,28 @@ class IngestOptions:
                 ) from error
 
 
+@frozen(kw_only=True)
+class IngestOptions(SourceOptions):
+    """Options of a source whose files Python reads.
+
+    Attributes:
+        input: the format of the files, with its options.
+    """
+
+    input: InputFormat
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> IngestOptions:
+        """Return the options from Spark; raise `ConfigurationError` for a wrong one."""
+        format = _format(options)
+        kind = INPUT_FORMATS[format]
+        found = OptionReader(options, (*_OWN, *kind.options))
+        fields = _of_source(found, format)
+        of_format = {known: found.get(known) for known in kind.options}
+        given = {known: value for known, value in of_format.items() if value is not None}
+        return cls(**fields, input=kind(given))
+
+
 def check_reader(options: Mapping[str, str], other: str, format: str) -> None:
     """Raise `ConfigurationError` if option ``reader`` demands the other way to read.
 
@@ -235,14 +253,43 @@ def _spelled(options: Mapping[str, str]) -> dict[str, str]:
     return {name.lower().replace("_", ""): value for name, value in options.items()}
 
 
-def _format(options: Mapping[str, str]) -> type[InputFormat]:
-    """Return the format of the files, which has options of its own."""
+def _of_source(found: OptionReader, format: str) -> dict[str, Any]:
+    """Return the fields of `SourceOptions`; `format` is the name of the format of the files."""
+    found.choice("reader", READERS)
+    url, glob, connection = _locate(found)
+    state, state_options = locate_table(found, "state")
+    state = _default_state(url) if state is None else state
+    if state is None:
+        raise ConfigurationError(
+            "option state is missing: name the table for the state of the source, such as"
+            " dynamodb://ingest"
+        )
+    settings = _settings(found, parse_store_url(url), glob)
+    _check_state_place(parse_store_url(url), parse_table_url(state), settings.names)
+    return {
+        "url": url,
+        "connection": connection,
+        "state": state,
+        "state_options": state_options,
+        "notifications": _notifications(found, parse_store_url(url)),
+        "settings": settings,
+        "format": format,
+        "new_columns": _new_columns(found),
+        "metadata": found.flag("metadata"),
+        "rescued_column": found.get("rescuedColumn") or "_rescued",
+        "sample_files": found.count("sampleFiles") or 10,
+        "partition_bytes": found.size("partitionBytes") or PARTITION_BYTES,
+    }
+
+
+def _format(options: Mapping[str, str]) -> str:
+    """Return the documented name of the format of the files."""
     name = _spelled(options).get("fileformat")
     known = {each.lower(): each for each in INPUT_FORMATS}
     if name is None or name.lower() not in known:
         said = "is missing" if name is None else f"is {name!r}"
         raise ConfigurationError(f"option fileFormat {said}; known: {', '.join(INPUT_FORMATS)}")
-    return INPUT_FORMATS[known[name.lower()]]
+    return known[name.lower()]
 
 
 def _locate(options: OptionReader) -> tuple[str, str | None, dict[str, str]]:

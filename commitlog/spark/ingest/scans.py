@@ -8,6 +8,9 @@ Spark's readers do not know versions of files. So each file of a batch has a *ve
 compares after it has read the file: the etag, or what identifies a file on a disk. An object that has
 changed fails the task, and the query. At its next start the batch is *replayed*: its files are compared
 before they are read, and the policies ``changed`` and ``missing`` apply to those that differ.
+
+Inferred columns are those of Python's readers, cleaning and notifications are those of `Ingest`: the
+agent holds the queue and cleans in the background.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
@@ -40,29 +43,34 @@ from commitlog.ingest import File, Ingest, Pinned, Quarantine, Slice, SourceMeta
 from commitlog.ingest.offset import Offset
 from commitlog.paths import check_path
 from commitlog.spark.committer.s3a import s3_connection
+from commitlog.spark.ingest.cleaning import BackgroundCleaner
 from commitlog.spark.ingest.columns import (
     METADATA_COLUMN,
     RowBuilder,
     check_metadata,
+    inferred_columns,
     metadata_values,
 )
 from commitlog.spark.ingest.options import (
+    PYTHON_FORMAT,
     SPARK_FORMAT,
     IngestOptions,
+    SourceOptions,
     check_reader,
     split_options,
 )
-from commitlog.spark.schema import check_columns, load_schema, nullable
-from commitlog.stores.open import open_store
+from commitlog.spark.schema import check_columns, dump_schema, load_schema, nullable
 from commitlog.urls import parse_store_url
 
 __all__ = ["ScanOptions", "ScanPlanner"]
 
-_PYTHON = 'use format "commitlog_ingest"'
+_PYTHON = f"use format {PYTHON_FORMAT!r}"
 
 #: Options of Spark's readers by format, unless the query gives them, with names in lower case. Content
-#: that does not fit fails the query, and times without a zone are UTC, as when Python reads.
+#: that does not fit fails the query, and times without a zone are UTC, as when Python reads. Avro files
+#: may have any name.
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "avro": {"ignoreextension": "true"},
     "csv": {"mode": "FAILFAST", "enforceschema": "false", "timezone": "UTC"},
     "json": {"mode": "FAILFAST", "timezone": "UTC"},
     "orc": {},
@@ -70,18 +78,25 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "text": {},
 }
 
-#: Formats of files with a footer, which are never empty.
-_WITH_FOOTER = ("orc", "parquet")
+#: Formats of files with a header or a footer, which are never empty.
+_NEVER_EMPTY = ("avro", "orc", "parquet")
+
+#: The columns of files of a format that has no others.
+_FIXED: Mapping[str, Sequence[str]] = {"text": ("value",)}
 
 #: Options of Spark's file source that name files. Here the source does.
 _OF_LISTINGS = (
     *("basepath", "cleansource", "filenameonly", "latestfirst", "maxcachedfiles"),
     *("modifiedafter", "modifiedbefore", "recursivefilelookup", "sourcearchivedir"),
 )
-#: Options with which Spark's readers would drop content without a trace.
-_LOSSY = ("ignorecorruptfiles", "ignoremissingfiles")
-#: Options of the source that only Python's readers have.
-_OF_PYTHON = ("slicebytes", "samplefiles", "rescuedcolumn")
+#: Options with which Spark's readers would drop content without a trace, and the values that keep it.
+_LOSSLESS: Mapping[str, str] = {
+    "ignorecorruptfiles": "false",
+    "ignoreextension": "true",
+    "ignoremissingfiles": "false",
+}
+#: Options that only Python's readers have, also those of formats, which Spark's would ignore.
+_OF_PYTHON = ("slicebytes", "rescuedcolumn", "maxrecordbytes", "maxblockbytes")
 
 #: Number of objects that are compared at the same time.
 _REQUESTS = 16
@@ -106,44 +121,59 @@ class ScanOptions:
         spark: the options of Spark's reader.
     """
 
-    ingest: IngestOptions
+    ingest: SourceOptions
     spark: Mapping[str, str]
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ScanOptions:
+    def parse(cls, options: Mapping[str, str], *, inferred: bool = False) -> ScanOptions:
         """Return the options from Spark.
+
+        Args:
+            options: all options.
+            inferred: whether the columns are to be inferred.
 
         Raises `ConfigurationError` for a wrong one, and `NotSupported` for one that only Python's
         readers satisfy.
         """
-        check_reader(options, "python", "commitlog_ingest")
+        check_reader(options, "python", PYTHON_FORMAT)
         own, rest = split_options(options)
-        ingest = IngestOptions.parse(own)
-        format = ingest.input.name
+        ingest = SourceOptions.parse(own)
+        format = ingest.format
         if format not in _DEFAULTS:
             raise NotSupported(
                 f"format {SPARK_FORMAT!r} reads {', '.join(_DEFAULTS)}, not {format}: {_PYTHON}"
             )
-        given = {name.lower().replace("_", "") for name in own}
+        given = {name.lower().replace("_", "") for name in options}
         for name in _OF_PYTHON:
             if name in given:
                 raise NotSupported(f"option {name} is one of Python's readers: {_PYTHON}")
+        if inferred and ingest.new_columns is None:
+            raise NotSupported(
+                "if columns are inferred, new columns stop the query, and Spark's readers ignore them:"
+                f" set newColumns to ignore, give columns with .schema(…), or {_PYTHON}"
+            )
         if (ingest.new_columns or "ignore") != "ignore":
             raise NotSupported(f"Spark's readers ignore new columns; to find them, {_PYTHON}")
+        if inferred and ingest.metadata:
+            raise NotSupported(
+                f"the column {METADATA_COLUMN} of inferred columns has offsets of records, which Spark's"
+                f" readers do not know: give columns with .schema(…), or {_PYTHON}"
+            )
         if ingest.settings.unreadable != "fail":
             raise NotSupported(f"Spark's readers quarantine nothing: leave out unreadable, or {_PYTHON}")
-        if ingest.settings.cleans:
-            raise NotSupported(f"option cleanSource is not supported here: leave it out, or {_PYTHON}")
-        if ingest.notifications is not None:
-            raise NotSupported(f"option notifications is not supported here: leave it out, or {_PYTHON}")
         spark = {name.lower(): value for name, value in rest.items()}
+        if format == "orc" and "timezone" in spark:
+            raise NotSupported(
+                f"Spark's reader of ORC has no option timeZone: leave it out, or {_PYTHON}"
+            )
         for name in _OF_LISTINGS:
             if name in spark:
                 raise ConfigurationError(f"option {name} does not apply: the source names the files")
-        for name in _LOSSY:
-            if spark.get(name, "false").lower() != "false":
+        for name, lossless in _LOSSLESS.items():
+            if spark.get(name, lossless).lower() != lossless:
                 raise NotSupported(f"option {name} would lose records without a trace: leave it out")
-        return cls(ingest=ingest, spark={**_DEFAULTS[format], **spark, **dict.fromkeys(_LOSSY, "false")})
+        kept = dict.fromkeys(("ignorecorruptfiles", "ignoremissingfiles"), "false")
+        return cls(ingest=ingest, spark={**_DEFAULTS[format], **spark, **kept})
 
 
 @frozen(kw_only=True)
@@ -170,6 +200,7 @@ class _Query:
         store: the store.
         ingest: the source.
         quarantine: stores problems.
+        cleaner: cleans the source, if it is to be cleaned.
         resources: closes all of it.
         plans: the last plan, by the texts of its offsets.
         described: whether its settings are stored.
@@ -182,6 +213,7 @@ class _Query:
     store: Any
     ingest: Ingest
     quarantine: Quarantine
+    cleaner: BackgroundCleaner | None
     resources: ExitStack = field(repr=False)
     plans: dict[tuple[str | None, str], list[_Planned]] = field(factory=dict, repr=False)
     described: threading.Event = field(factory=threading.Event, repr=False)
@@ -192,8 +224,9 @@ class ScanPlanner:
     """Plans the batches of the streaming queries of a driver. Thread-safe.
 
     Each request has ``query``: an id of the started query; ``options``: all options that Spark passes,
-    with the path; ``schema``: the columns in Spark's JSON; ``hadoop``: the settings of S3A, or None.
-    So any process can answer it, also one that replaces another. Every request can be repeated.
+    with the path; ``schema``: the columns in Spark's JSON (for `check` also None, to infer them);
+    ``hadoop``: the settings of S3A, or None. So any process can answer it, also one that replaces
+    another. Every request can be repeated.
     """
 
     def __init__(self) -> None:
@@ -203,28 +236,39 @@ class ScanPlanner:
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Check the options and columns of a query; create the table of its state if that is a file.
 
-        Returns:
-            ``format``: the format of the files; ``options``: those for Spark's reader; ``open_cost`` and
-            ``partition_bytes``: sizes in bytes for Spark's partitions, the latter None for Spark's own;
-            ``scheme``, ``authority``, ``root``: the place of the files in Hadoop's terms.
+        Columns that are not given are inferred, by the rules of Python's readers, and kept in the state.
 
-        Raises the errors of `ScanOptions.parse`, `NotSupported` for columns, and `TableNotFound`.
+        Returns:
+            ``schema``: the columns in Spark's JSON; ``format``: the format of the files; ``options``:
+            those for Spark's reader; ``open_cost`` and ``partition_bytes``: sizes in bytes for Spark's
+            partitions, the latter None for Spark's own; ``scheme``, ``authority``, ``root``: the place
+            of the files in Hadoop's terms; ``cleans``: whether `commit` is to be called.
+
+        Raises the errors of `ScanOptions.parse`, `NotSupported` for columns, `TableNotFound`, and those
+        of `inferred_columns`.
         """
-        options = ScanOptions.parse(request["options"])
-        _builder(request)
-        check_metadata(load_schema(request["schema"]), wanted=options.ingest.metadata)
+        schema = request["schema"]
+        options = ScanOptions.parse(request["options"], inferred=schema is None)
+        if schema is not None:
+            _builder(request)
+            check_metadata(load_schema(schema), wanted=options.ingest.metadata)
         options.ingest.check_table()
+        if schema is None:
+            schema = _inferred(request)
+            _builder({**request, "schema": schema})
         given = {name.lower().replace("_", "") for name in request["options"]}
         url = parse_store_url(options.ingest.url)
         local = url.scheme == "file"
         return {
-            "format": options.ingest.input.name,
+            "schema": schema,
+            "format": options.ingest.format,
             "options": dict(options.spark),
             "open_cost": _LOCAL_OPEN_COST if local else _OPEN_COST,
             "partition_bytes": options.ingest.partition_bytes if "partitionbytes" in given else None,
             "scheme": "file" if local else "s3a",
             "authority": None if local else url.name,
             "root": url.name if local else "/" + url.prefix,
+            "cleans": options.ingest.settings.cleans,
         }
 
     def latest_offset(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,6 +290,8 @@ class ScanPlanner:
             if not query.described.is_set():
                 _describe(query)
             report = json.dumps(query.ingest.counters().to_json(latest))
+            if latest == start and query.cleaner is not None:
+                query.cleaner.begin(idle=True)
             return {"offset": text if latest == start else json.dumps(latest), "report": report}
 
     def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,8 +301,7 @@ class ScanPlanner:
             ``groups``: for each set of columns that paths of files have, the names of these columns;
             ``bytes``: the size of the files.
 
-        Raises as `Ingest.partitions`; `InputUnreadable` or `InvalidPath` for a path; and
-        `ConfigurationError` for a slice that Spark cannot read.
+        Raises as `Ingest.partitions`, and `InputUnreadable` or `InvalidPath` for a path.
         """
         query = self._query(request)
         with query.lock:
@@ -274,11 +319,14 @@ class ScanPlanner:
 
         A batch that was planned before this query started is compared with the store. Raises
         `InputChanged` and `InputMissing` if the policy is ``fail``; otherwise stores a problem, and
-        leaves the file out. Raises `InputUnreadable` for an empty file of a format that has none.
+        leaves the file out. Raises `InputUnreadable` for an empty file of a format that has none, and
+        `ConfigurationError` for a part of a file, which Spark cannot read.
         """
         query = self._query(request)
         with query.lock:
             planned = _planned(query, request["start"], request["end"])
+            for each in planned:
+                _check_whole(each.slice)
             groups = list(dict.fromkeys(tuple(each.values) for each in planned))
             root = parse_store_url(query.options.ingest.url)
             top = root.name if query.options.ingest.local else "/" + root.prefix
@@ -286,7 +334,7 @@ class ScanPlanner:
             for each, version in zip(planned, _versions(query, planned), strict=True):
                 if version is None:
                     continue
-                if not each.file.size and query.options.ingest.input.name in _WITH_FOOTER:
+                if not each.file.size and query.options.ingest.format in _NEVER_EMPTY:
                     raise InputUnreadable(f"{each.file.path!r} is empty: the format has no such file")
                 about = metadata_values(each.file, query.store.url)
                 values = [_text(value.as_py()) for value in each.values.values()]
@@ -302,8 +350,20 @@ class ScanPlanner:
                 )
             return {"files": found}
 
+    def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Record that the query has committed the batches up to the offset ``end``, and begin to clean.
+
+        Raises as `Ingest.commit`, and the error of the last cleaning if it needs the user.
+        """
+        query = self._query(request)
+        with query.lock:
+            query.ingest.commit(json.loads(request["end"]))
+            if query.cleaner is not None:
+                query.cleaner.begin()
+        return {}
+
     def stop(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Close the source of a query."""
+        """End the cleaning after its current step, and close the source of a query."""
         with self._lock:
             query = self._queries.pop(request["query"], None)
         if query is not None:
@@ -344,29 +404,53 @@ def _opened(request: Mapping[str, Any]) -> _Query:
     builder, fields = _builder(request)
     ingest = options.ingest
     with ExitStack() as resources:
-        url = parse_store_url(ingest.url)
-        connection: dict[str, Any] = dict(ingest.connection)
-        if url.scheme == "s3":
-            # Those of the files' reader, so that both see the same objects.
-            connection = {**s3_connection(request["hadoop"], url.name).arguments(), **connection}
-        store = resources.enter_context(closing(open_store(url, **connection)))
+        connection = _connection(request, ingest)
+        store = resources.enter_context(ingest.opened_store(connection))
         table = resources.enter_context(ingest.opened_table())
+        queue = resources.enter_context(ingest.opened_queue())
+        cleaner = None
+        if ingest.settings.cleans:
+            cleaner = resources.enter_context(BackgroundCleaner(ingest, connection))
         return _Query(
             options=options,
             fields=fields,
             builder=builder,
             store=store,
-            ingest=Ingest(store, table, ingest.settings),
+            ingest=Ingest(store, table, ingest.settings, notifications=queue),
             quarantine=Quarantine(table, ingest.settings.source, clock=SystemClock()),
+            cleaner=cleaner,
             resources=resources.pop_all(),
         )
+
+
+def _connection(request: Mapping[str, Any], ingest: SourceOptions) -> dict[str, Any]:
+    """Return the arguments of `connect` for the store: those of S3A, and options of the source."""
+    url = parse_store_url(ingest.url)
+    of_reader: dict[str, Any] = {}
+    if url.scheme == "s3":
+        # Those of the files' reader, so that both see the same objects.
+        of_reader = s3_connection(request["hadoop"], url.name).arguments()
+    return {**of_reader, **ingest.connection}
+
+
+def _inferred(request: Mapping[str, Any]) -> str:
+    """Return the inferred columns of a source."""
+    try:
+        options = IngestOptions.parse(request["options"])
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{error}. Columns are inferred by the rules of format {PYTHON_FORMAT!r}, which has fewer"
+            " options than Spark's readers: give columns with .schema(…)"
+        ) from error
+    with options.opened_store(_connection(request, options)) as store:
+        return dump_schema(inferred_columns(options, store))
 
 
 def _describe(query: _Query) -> None:
     """Store the settings of the query for operators, once the query has claimed the source."""
     options = query.options.ingest
     metadata = SourceMetadata(
-        url=str(options.store_url), format=options.input.name, settings=options.settings
+        url=str(options.store_url), format=options.format, settings=options.settings
     )
     query.ingest.state.describe(metadata)
     query.described.set()
@@ -382,7 +466,7 @@ def _planned(query: _Query, start: str | None, end: str) -> list[_Planned]:
     found = []
     for partition in query.ingest.partitions(begin, json.loads(end)):
         for each in partition.slices:
-            _check_readable(each)
+            check_path(each.file.path)
             values = _values(query, each.file.path)
             found.append(_Planned(epoch=partition.epoch, slice=each, values=values))
     query.plans.clear()
@@ -397,22 +481,21 @@ def _values(query: _Query, path: str) -> dict[str, pa.Scalar]:
     such formats refuse.
     """
     found = query.builder.path_columns(path)
-    fixed = query.options.ingest.input.fixed
+    fixed = _FIXED.get(query.options.ingest.format)
     if fixed is None:
         return found
     return {
         each.name: found.get(each.name, pa.scalar(None, each.type))
         for each in query.builder.content
-        if each.name in found or each.name not in fixed.names
+        if each.name in found or each.name not in fixed
     }
 
 
-def _check_readable(slice: Slice) -> None:
-    path = check_path(slice.file.path)
+def _check_whole(slice: Slice) -> None:
     if not slice.whole or slice.skip:
         raise ConfigurationError(
-            f"{path!r} is to be read in part, because Python's readers have begun it. Spark reads whole"
-            f" files: {_PYTHON} until the file is read"
+            f"{slice.file.path!r} is to be read in part, because Python's readers have begun it. Spark"
+            f" reads whole files: {_PYTHON} until the file is read"
         )
 
 

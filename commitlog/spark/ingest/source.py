@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from itertools import islice
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from commitlog.errors import NotFound
-from commitlog.ingest import File, Pinned, StateTable
 from commitlog.spark.files import Columns
-from commitlog.spark.files.types import replace_null_types, unify_schemas
 from commitlog.spark.ingest.columns import (
     METADATA,
     METADATA_COLUMN,
     RowBuilder,
     check_metadata,
-    path_values,
+    inferred_columns,
 )
-from commitlog.spark.ingest.options import SPARK_FORMAT, IngestOptions, check_reader
-from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
+from commitlog.spark.ingest.options import PYTHON_FORMAT, SPARK_FORMAT, IngestOptions, check_reader
+from commitlog.spark.schema import check_columns, nullable
 from commitlog.spark.versions import STREAM_READERS, require_pyspark
 
 if TYPE_CHECKING:
@@ -52,7 +46,7 @@ class IngestDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
-        return "commitlog_ingest"
+        return PYTHON_FORMAT
 
     def schema(self) -> t.StructType:
         """Return the columns of a sample of files, as they were at the first call for the source.
@@ -61,7 +55,9 @@ class IngestDataSource(DataSource):
         """
         options = IngestOptions.parse(self.options)
         self._inferred = True
-        return _with_extras(_content(options), options)
+        options.check_table()
+        with options.opened_store() as store:
+            return _with_extras(inferred_columns(options, store), options)
 
     def streamReader(self, schema: t.StructType) -> IngestReader:
         """Return the reader of a query; check everything that can be checked before it runs.
@@ -81,45 +77,6 @@ class IngestDataSource(DataSource):
         check_metadata(schema, wanted=options.metadata)
         options.check_table()
         return IngestReader(options, builder)
-
-
-def _content(options: IngestOptions) -> t.StructType:
-    """Return the columns of the files, as the state has them; infer them if it does not."""
-    options.check_table()
-    with options.opened_table() as table:
-        state = StateTable(table, options.settings.source)
-        stored = state.schema()
-        if stored is None:
-            stored = state.fix_schema(dump_schema(_inferred(options)))
-    return load_schema(stored)
-
-
-def _inferred(options: IngestOptions) -> t.StructType:
-    fixed = options.input.fixed
-    with options.opened_store() as store:
-        listed = store.list(options.settings.listed_prefix)
-        wanted = (info for info in listed if options.settings.names.wants(info.path))
-        sample = [File.of(info) for info in islice(wanted, options.sample_files)]
-        if fixed is None and not sample:
-            raise NotFound(
-                f"there is no file below {store.url} to infer the columns: give them with .schema(…)"
-            )
-        found = [fixed] if fixed else [options.input.infer(Pinned(store, file)) for file in sample]
-        merged = replace_null_types(unify_schemas(found, strings=options.input.strings))
-    # Strings: the name of a later directory may not be a number, and must not fail the query.
-    known = {name.lower() for name in merged.names}
-    more = []
-    for name in (name for file in sample for name in path_values(file.path)):
-        if name.lower() not in known:
-            known.add(name.lower())
-            more.append(pa.field(name, pa.string()))
-    return _spark(pa.schema([*merged, *more]))
-
-
-def _spark(schema: pa.Schema) -> t.StructType:
-    found = nullable(from_arrow_schema(schema))
-    arrow_schema(found)
-    return found
 
 
 def _with_extras(content: t.StructType, options: IngestOptions) -> t.StructType:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,10 +19,12 @@ from commitlog.errors import (
     InputChanged,
     InputMissing,
     InputUnreadable,
+    NotFound,
     NotSupported,
     StateMismatch,
 )
 from commitlog.ingest import Ingest, IngestAdmin, Problem
+from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.ingest.scans import ScanOptions, ScanPlanner
 from commitlog.stores.local.store import LocalStore
@@ -216,6 +220,173 @@ def test_a_stopped_query_is_closed(source: Source) -> None:
     assert names(source.files(None, end)) == ["a", "b ü"]
 
 
+# -- inferred columns ----------------------------------------------------------------------------------
+
+
+def inferred(source: Source) -> dict[str, str]:
+    """Return the columns that the agent infers, with their types."""
+    schema = source.agent.check(source.request(schema=None))["schema"]
+    return {each["name"]: each["type"] for each in json.loads(schema)["fields"]}
+
+
+def test_columns_are_inferred_once(tmp_path: Path) -> None:
+    """They are those of the first files and of their directories, whichever format asks later."""
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1/a").write_text('{"n":1,"s":"x"}\n')
+    options = {"fileformat": "json", "newcolumns": "ignore"}
+    first = inferred(Source(tmp_path, options))
+    assert first == {"n": "long", "s": "string", "day": "string"}
+    (tmp_path / "b").write_text('{"n":1.5,"more":true}\n')
+    assert inferred(Source(tmp_path, options)) == first
+    given = {"path": str(tmp_path), "fileFormat": "json"}
+    python = IngestDataSource(given).schema()
+    assert {each.name: each.dataType.typeName() for each in python} == first
+    assert set(inferred(Source(tmp_path, {**options, "source": "other"}))) == {"n", "s", "more", "day"}
+
+
+def test_text_has_its_column_before_there_are_files(tmp_path: Path) -> None:
+    """Other formats need a file."""
+    ignore = {"newcolumns": "ignore"}
+    assert inferred(Source(tmp_path, ignore)) == {"value": "string"}
+    with pytest.raises(NotFound, match="to infer the columns"):
+        inferred(Source(tmp_path, {**ignore, "fileformat": "json", "source": "json"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({}, NotSupported, "set newColumns to ignore"),
+        ({"newcolumns": "fail"}, NotSupported, "ignore new columns"),
+        ({"newcolumns": "ignore", "metadata": "true"}, NotSupported, "offsets of records"),
+        ({"newcolumns": "ignore", "encoding": "UTF-16"}, ConfigurationError, "UTF-8"),
+        ({"newcolumns": "ignore", "locale": "de"}, ConfigurationError, "fewer options than Spark's"),
+    ],
+)
+def test_columns_that_python_would_infer_otherwise_are_refused(
+    tmp_path: Path, options: dict[str, str], error: type[Exception], said: str
+) -> None:
+    """Both formats read the same columns with the same policy, or the error says what to set."""
+    (tmp_path / "a").write_text('{"n":1}\n')
+    with pytest.raises(error, match=said):
+        inferred(Source(tmp_path, {"fileformat": "json", **options}))
+
+
+# -- cleaning ------------------------------------------------------------------------------------------
+
+
+def left(source: Source) -> set[str]:
+    """Return the names of the files in a directory."""
+    return {path.name for path in source.directory.rglob("*") if path.is_file() and path.suffix == ".x"}
+
+
+@pytest.fixture
+def cleaned(tmp_path: Path) -> Source:
+    """A source of two files that is cleaned, one file in a batch."""
+    for name in ("a.x", "b.x"):
+        (tmp_path / name).write_text(f"{name}\n")
+    return Source(tmp_path, {"cleansource": "delete", "maxfilespertrigger": "1"})
+
+
+def test_only_committed_batches_are_cleaned(cleaned: Source) -> None:
+    """Spark tells of a commit when the next batch begins; the end of a query waits for the cleaning."""
+    assert cleaned.agent.check(cleaned.request())["cleans"]
+    first = cleaned.next()
+    cleaned.files(None, first)
+    second = cleaned.next(first)
+    cleaned.files(first, second)
+    cleaned.agent.stop(cleaned.request())
+    assert left(cleaned) == {"a.x", "b.x"}
+    cleaned.agent.commit(cleaned.request(end=first))
+    cleaned.agent.stop(cleaned.request())
+    assert left(cleaned) == {"b.x"}
+    # The last batch before a restart, which Spark asks for again, and does not read.
+    restarted = Source(cleaned.directory, cleaned.options)
+    restarted.agent.plan(restarted.request(start=first, end=second))
+    assert left(cleaned) == {"b.x"}
+    restarted.agent.commit(restarted.request(end=second))
+    restarted.agent.stop(restarted.request())
+    assert left(cleaned) == set()
+
+
+def test_a_commit_can_be_told_twice(cleaned: Source) -> None:
+    """Another agent takes over, and the commit of an earlier batch changes nothing."""
+    first = cleaned.next()
+    cleaned.files(None, first)
+    second = cleaned.next(first)
+    cleaned.files(first, second)
+    for end in (first, second, first, second):
+        agent = Source(cleaned.directory, cleaned.options)
+        agent.agent.commit(agent.request(end=end))
+        agent.agent.stop(agent.request())
+    assert left(cleaned) == set()
+    with pytest.raises(StateMismatch, match="were cleaned"):
+        cleaned.files(None, first)
+
+
+def test_a_replaced_file_is_not_cleaned(cleaned: Source) -> None:
+    """It is another version, which is delivered next."""
+    first = cleaned.next()
+    cleaned.files(None, first)
+    (cleaned.directory / "a.x").write_text("of another version\n")
+    cleaned.agent.commit(cleaned.request(end=first))
+    cleaned.agent.stop(cleaned.request())
+    assert left(cleaned) == {"a.x", "b.x"}
+    second = cleaned.next(first)
+    third = cleaned.next(second)
+    assert names([*cleaned.files(first, second), *cleaned.files(second, third)]) == ["b.x", "a.x"]
+
+
+def test_a_problem_is_not_cleaned(cleaned: Source) -> None:
+    """A version that was not delivered stays, if it is still there."""
+    first = cleaned.next()
+    path = cleaned.directory / "a.x"
+    path.rename(cleaned.directory / "kept")
+    path.write_text("for a moment\n")
+    restarted = Source(cleaned.directory, cleaned.options)
+    assert restarted.files(None, first) == []
+    (cleaned.directory / "kept").rename(path)
+    restarted.agent.commit(restarted.request(end=first))
+    restarted.agent.stop(restarted.request())
+    assert left(cleaned) == {"a.x", "b.x"}
+    assert [each.kind for each in cleaned.problems()] == ["changed"]
+
+
+def test_files_are_cleaned_after_a_delay(cleaned: Source) -> None:
+    """A query that finds nothing new cleans too."""
+    delayed = Source(cleaned.directory, {**cleaned.options, "cleandelay": "1d"})
+    first = delayed.next()
+    delayed.files(None, first)
+    second = delayed.next(first)
+    delayed.files(first, second)
+    delayed.agent.commit(delayed.request(end=second))
+    delayed.agent.stop(delayed.request())
+    assert left(cleaned) == {"a.x", "b.x"}
+    assert cleaned.next(second) == second
+    cleaned.agent.stop(cleaned.request())
+    assert left(cleaned) == set()
+
+
+def test_files_are_archived(cleaned: Source) -> None:
+    """They are moved to a directory that the query does not read."""
+    archive = {"cleansource": "archive", "sourcearchivedir": f"{cleaned.directory}/_old"}
+    archived = Source(cleaned.directory, {**cleaned.options, **archive})
+    first = archived.next()
+    archived.files(None, first)
+    archived.agent.commit(archived.request(end=first))
+    archived.agent.stop(archived.request())
+    assert [path.name for path in (cleaned.directory / "_old").iterdir()] == ["a.x"]
+    assert not (cleaned.directory / "a.x").exists()
+
+
+def test_a_query_that_does_not_clean_is_not_told_of_commits(source: Source) -> None:
+    """Its commits are implied, and nothing is removed if one is told."""
+    assert not source.agent.check(source.request())["cleans"]
+    end = source.next()
+    source.files(None, end)
+    assert source.agent.commit(source.request(end=end)) == {}
+    assert (source.directory / "a").exists()
+
+
 def test_another_checkpoint_is_refused(source: Source) -> None:
     """A source has one reader, as with Python's."""
     source.files(None, source.next())
@@ -228,7 +399,7 @@ def test_options_are_divided(tmp_path: Path) -> None:
     """Those of the source are Python's; all others are those of Spark's reader, with exact defaults."""
     given = {"path": str(tmp_path), "fileFormat": "csv", "header": "true", "Mode": "PERMISSIVE"}
     options = ScanOptions.parse(given)
-    assert options.ingest.input.name == "csv"
+    assert options.ingest.format == "csv"
     assert dict(options.spark) == {
         "mode": "PERMISSIVE",
         "enforceschema": "false",
@@ -239,20 +410,34 @@ def test_options_are_divided(tmp_path: Path) -> None:
     }
 
 
-def test_notifications_are_refused() -> None:
-    """Only Python's readers know them."""
-    given = {"path": "s3://bucket/in", "state": "dynamodb://ingest", "notifications": "sqs://queue"}
-    with pytest.raises(NotSupported, match="option notifications is not supported here"):
-        ScanOptions.parse({**given, "fileFormat": "text"})
+def test_no_file_of_avro_is_left_out_for_its_name(tmp_path: Path) -> None:
+    """By a setting of Hadoop, Spark's reader would skip files without the suffix."""
+    given = {"path": str(tmp_path), "fileFormat": "AVRO"}
+    options = ScanOptions.parse(given)
+    assert (options.ingest.format, options.spark["ignoreextension"]) == ("avro", "true")
+    with pytest.raises(NotSupported, match="would lose records"):
+        ScanOptions.parse({**given, "ignoreExtension": "false"})
+
+
+def test_avro_needs_no_reader_in_python(tmp_path: Path) -> None:
+    """The agent may lack fastavro, as Spark reads the files."""
+    code = """
+import sys
+from commitlog.spark.ingest.scans import ScanOptions
+ScanOptions.parse({"path": sys.argv[1], "fileFormat": "avro"})
+assert "fastavro" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"fileFormat": "avro"}, NotSupported),
+        ({"fileFormat": "binaryFile"}, NotSupported),
+        ({"fileFormat": "orc", "timeZone": "UTC"}, NotSupported),
         ({"slice_bytes": "1MiB"}, NotSupported),
+        ({"maxRecordBytes": "1000"}, NotSupported),
         ({"newColumns": "fail"}, NotSupported),
-        ({"cleanSource": "delete"}, NotSupported),
         ({"unreadable": "quarantine"}, NotSupported),
         ({"ignoreMissingFiles": "true"}, NotSupported),
         ({"reader": "Python"}, ConfigurationError),

@@ -144,18 +144,30 @@ final class Agent {
         }
     }
 
-    /** Sends a request to the agent if it runs, and drops the answer. */
-    static void tell(Map request) {
+    /** Sends a request to the agent if it runs; waits for its end, if wanted, until an interrupt. */
+    static void tell(Map request, boolean waits) {
         AgentProcess agent;
         synchronized (LOCK) {
+            asking++;
             agent = current;
         }
-        if (agent != null && agent.isRunning()) {
-            try {
-                agent.send(request);
-            } catch (IOException e) {
-                LOG.debug("the commit agent ended", e);
+        Patience patience = Patience.untilInterrupted(0);
+        try {
+            if (agent != null && agent.isRunning()) {
+                AgentProcess.Call sent = agent.send(request);
+                if (waits) {
+                    agent.answer(sent, patience);
+                }
             }
+        } catch (IOException e) {
+            LOG.debug("the commit agent ended", e);
+        } catch (TimeoutException e) {
+            LOG.debug("interrupted while the commit agent worked", e);
+        } catch (CommitException e) {
+            LOG.warn("the commit agent failed: {}", e.getMessage());
+        } finally {
+            over(request, null);
+            patience.restore();
         }
     }
 

@@ -17,9 +17,10 @@ import scala.Function1;
  * A file format of Spark whose readers compare each file with the version that was listed; see CheckedReader.
  *
  * Spark's planner knows Parquet and ORC by their classes, so these formats are subclasses. Others are proxies.
+ * That of Avro is in a jar of its own.
  */
 final class CheckedFormat implements InvocationHandler {
-    private static final String PACKAGE = "org.apache.spark.sql.execution.datasources.";
+    private static final String PACKAGE = "org.apache.spark.sql.";
     private static final String READER = "buildReaderWithPartitionValues";
 
     private final FileFormat format;
@@ -37,15 +38,39 @@ final class CheckedFormat implements InvocationHandler {
         } else if (name.equals("orc")) {
             return new Orc(batch);
         }
-        String type = name.equals("csv") ? "csv.CSVFileFormat"
-            : name.equals("json") ? "json.JsonFileFormat" : "text.TextFileFormat";
         try {
-            FileFormat format = (FileFormat) Class.forName(PACKAGE + type).newInstance();
+            FileFormat format = (FileFormat) type(name).newInstance();
             return (FileFormat) Proxy.newProxyInstance(CheckedFormat.class.getClassLoader(),
                 new Class[] {FileFormat.class, DataSourceRegister.class}, new CheckedFormat(format, batch));
         } catch (ReflectiveOperationException e) {
-            throw new CommitException("commitlog.errors.NotSupported: this Spark has no " + PACKAGE + type, e);
+            throw new CommitException("commitlog.errors.NotSupported: this Spark cannot read " + name, e);
         }
+    }
+
+    /** Throws CommitException if Spark has no reader of a format. */
+    static void check(String name, SparkSession session) {
+        if (name.equals("parquet") || name.equals("orc")) {
+            return;
+        }
+        try {
+            type(name);
+        } catch (ClassNotFoundException e) {
+            String[] numbers = scala.util.Properties.versionNumberString().split("[.]");
+            String module = "org.apache.spark:spark-avro_" + numbers[0] + "." + numbers[1] + ":" + session.version();
+            throw new CommitException("commitlog.errors.NotSupported: this session has no reader of " + name
+                + (name.equals("avro") ? ": add " + module + " (spark.jars.packages)" : "")
+                + ", or use format commitlog_ingest", null);
+        }
+    }
+
+    /** Returns the class of a format. The jar of Avro may be one of the session. */
+    private static Class type(String name) throws ClassNotFoundException {
+        String type = name.equals("avro") ? "avro.AvroFileFormat"
+            : name.equals("csv") ? "execution.datasources.csv.CSVFileFormat"
+            : name.equals("json") ? "execution.datasources.json.JsonFileFormat"
+            : "execution.datasources.text.TextFileFormat";
+        ClassLoader loader = Thread.currentThread().getContextClassLoader();
+        return Class.forName(PACKAGE + type, true, loader == null ? CheckedFormat.class.getClassLoader() : loader);
     }
 
     public Object invoke(Object proxy, Method method, Object[] args) throws Throwable {

@@ -76,11 +76,28 @@ final class IngestSource implements Source, SupportsTriggerAvailableNow {
         return new IngestBatch(this, start.isDefined() ? ((Offset) start.get()).json() : null, end.json()).rows();
     }
 
-    /** Does nothing: a request for the offset after `end` implies that `end` is done. */
-    public void commit(Offset end) {}
+    /** Called when Spark has logged the batch after the one that ends with `end`. */
+    public void commit(Offset end) {
+        committed(end.json());
+    }
 
-    /** Does nothing. */
-    public void commit(org.apache.spark.sql.connector.read.streaming.Offset end) {}
+    /** The same, for sources of the other version. */
+    public void commit(org.apache.spark.sql.connector.read.streaming.Offset end) {
+        committed(end.json());
+    }
+
+    /** Lets the agent clean. Otherwise a request for the offset after `end` implies that `end` is done. */
+    private void committed(String end) {
+        if (cleans()) {
+            Map asked = asking("ingest.commit");
+            asked.put("end", end);
+            Agent.askForSource(asked);
+        }
+    }
+
+    private boolean cleans() {
+        return options.get("cleans").asBoolean();
+    }
 
     public org.apache.spark.sql.connector.read.streaming.Offset initialOffset() {
         throw new UnsupportedOperationException("Spark does not call it for such a source");
@@ -90,8 +107,9 @@ final class IngestSource implements Source, SupportsTriggerAvailableNow {
         return new Text(json);
     }
 
+    /** Ends the cleaning after its current step: else the next run would have to begin again. */
     public void stop() {
-        Agent.tell(asking("ingest.stop"));
+        Agent.tell(asking("ingest.stop"), cleans());
     }
 
     public String toString() {

@@ -53,6 +53,21 @@ final class S3A {
             null);
     }
 
+    /** Throws CommitException if the session cannot read s3a://. */
+    static void check(Configuration conf) {
+        String problem;
+        try {
+            FileSystem.getFileSystemClass("s3a", conf);
+            return;
+        } catch (IOException e) {
+            problem = e.getMessage();
+        } catch (RuntimeException e) { // the class is missing
+            problem = e.getMessage();
+        }
+        throw new CommitException("commitlog.errors.NotSupported: this session cannot read s3a:// (" + problem
+            + "): add org.apache.hadoop:hadoop-aws, or use format commitlog_ingest", null);
+    }
+
     /** Returns the URL of a path that S3A serves, with the scheme s3a. */
     static String url(Path path) {
         return "s3a" + path.toString().substring(path.toUri().getScheme().length());
