@@ -2,15 +2,18 @@
 
 Spark takes a script of this module for the interpreter of its agent. A trap is a file in the
 directory ``traps`` next to the script. The first job that it names takes it.
-The agent has other heartbeats if there is a file ``heartbeat`` with their seconds.
+The agent has other heartbeats if there is a file ``heartbeat`` with their seconds. It dies in the call
+of a streaming source that a file ``dies`` names.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +37,7 @@ __all__ = [
     "agents",
     "heartbeat_every",
     "kill_agent",
+    "killed_in",
     "main",
     "other_interpreter",
     "trapped",
@@ -99,6 +103,30 @@ def heartbeat_every(spark: SparkSession, seconds: float) -> Iterator[None]:
         kill_agent(spark)
 
 
+@contextmanager
+def killed_in(spark: SparkSession, call: str, *, after: bool) -> Iterator[None]:
+    """Let the next agent of a session be killed in its first call of a streaming source.
+
+    The agent that replaces it goes on.
+
+    Args:
+        spark: the session, whose agents must have traps.
+        call: the method of `ScanPlanner`.
+        after: whether it dies after it has done its work, before it answers.
+
+    Raises `AssertionError` if there was no such call.
+    """
+    file = traps_of(spark) / "dies"
+    file.write_text(json.dumps([call, after]))
+    kill_agent(spark)
+    try:
+        yield
+        assert not file.exists(), f"no agent has died in {call}"
+    finally:
+        file.unlink(missing_ok=True)
+        kill_agent(spark)
+
+
 def agents(pid: int) -> list[psutil.Process]:
     """Return the agents among the descendants of a process."""
     found = []
@@ -151,6 +179,23 @@ def main() -> None:
 
     jobs.JobCommitter.open_output = open_output  # type: ignore[assignment]
     with suppress(FileNotFoundError):
+        _die_in(directory / "dies", *json.loads((directory / "dies").read_text()))
+    with suppress(FileNotFoundError):
         seconds = float((directory / "heartbeat").read_text())
         jobs.JobCommitter = partial(jobs.JobCommitter, heartbeat=seconds)  # type: ignore
     agent.main()
+
+
+def _die_in(file: Path, call: str, after: bool) -> None:
+    """Let this process be killed in its first call of a streaming source, and no other one."""
+    from commitlog.spark.ingest.scans import ScanPlanner
+
+    usual: Callable[..., Any] = getattr(ScanPlanner, call)
+
+    def deadly(planner: Any, request: Any) -> Any:
+        if after:
+            usual(planner, request)
+        file.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(ScanPlanner, call, deadly)

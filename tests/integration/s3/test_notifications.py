@@ -218,6 +218,56 @@ def test_the_options_of_spark_reach_the_queue(ministack: Ministack, site: Site) 
     assert waiting(ministack, site) == {"waiting": 0, "hidden": 0}
 
 
+def test_the_agent_receives_and_cleans(ministack: Ministack, site: Site) -> None:
+    """With Spark's readers the queue and the cleaning are the agent's, with the connection of S3A."""
+    pytest.importorskip("pyspark")
+    from commitlog.spark.ingest.scans import ScanPlanner
+    from support.s3a import s3a_settings
+
+    options = {
+        "path": f"s3a://{site.bucket}/below",
+        "fileFormat": "text",
+        "state": f"sqlite:///{site.directory}/state.db",
+        "notifications": f"sqs://{site.queue}",
+        "remember": "everything",
+        "cleanSource": "delete",
+    }
+    options |= {
+        f"notifications.{name}": text for name, text in site.options.items() if "style" not in name
+    }
+    field = {"name": "value", "type": "string", "nullable": True, "metadata": {}}
+    request = {
+        "query": "q",
+        "options": options,
+        "schema": json.dumps({"type": "struct", "fields": [field]}),
+        "hadoop": {
+            name.removeprefix("spark.hadoop."): text for name, text in s3a_settings(ministack).items()
+        },
+    }
+    agent = ScanPlanner()
+
+    def latest(start: str | None) -> str | None:
+        found: str | None = agent.latest_offset({**request, "start": start, "finite": False})["offset"]
+        return found
+
+    assert agent.check(request)["cleans"]
+    try:
+        site.put("in/a")
+        start = latest(None)
+        [file] = agent.files({**request, "start": None, "end": start})["files"]
+        assert file["path"] == "/below/in/a"
+        site.put("in/b")
+        answer = agent.latest_offset({**request, "start": start, "finite": False})
+        counters = json.loads(answer["report"])["counters"]
+        assert (counters["notified"], counters["listed"]) == (1, 0)
+        assert waiting(ministack, site) == {"waiting": 0, "hidden": 0}
+        assert agent.commit({**request, "end": start}) == {}
+    finally:
+        agent.stop(request)
+    with closing(open_store(f"s3://{site.bucket}", **site.options)) as store:
+        assert [info.path for info in store.list()] == ["below/in/b"]
+
+
 def test_a_missing_queue_is_an_error(site: Site) -> None:
     """Nothing is read: the user has to correct the name."""
     wrong = Site("any", "no-such-queue", site.directory, site.options)

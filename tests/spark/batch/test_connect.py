@@ -125,6 +125,16 @@ def drive() -> None:
         read = spark.read.format("commitlog").load(f"{where}/ingested")
         return sorted(row.id for row in read.collect())
 
+    def streamed() -> list[Any]:
+        rows = commitlog.spark.stream_files(
+            spark, f"{where}/landing", schema="id BIGINT", options={"fileFormat": "json", "source": "s"}
+        )
+        query = rows.writeStream.format("commitlog").trigger(availableNow=True)
+        query = query.option("checkpointLocation", f"{where}/streamed-checkpoint")
+        started(lambda: query.start(f"{where}/streamed")).awaitTermination()
+        read = spark.read.format("commitlog").load(f"{where}/streamed")
+        return sorted(row.id for row in read.collect())
+
     def session() -> bool:
         return commitlog.spark.session("local[2]") is spark
 
@@ -142,6 +152,8 @@ def drive() -> None:
         "overtaken": overtaken,
         "stream": stream,
         "ingest": ingest,
+        "streamed": streamed,
+        "streamed by Spark": lambda: str(commitlog.spark.stream_files(spark, where, reader="spark")),
         "merged": merged,
         "session": session,
         "configure": lambda: commitlog.spark.configure(SparkSession.builder).getOrCreate(),
@@ -197,6 +209,13 @@ def test_a_source_ingests_a_directory(results: dict[str, Any]) -> None:
     output = Output(connect(str(results["where"] / "ingested")))
     with output.store:
         assert [record.batch.number for record in output.log() if record.batch] == [0, 1]
+
+
+def test_python_streams_files(results: dict[str, Any]) -> None:
+    """The choice of readers is Python's, and another one is refused."""
+    assert results["streamed"] == [0, 1, 2]
+    assert "NotSupported" in results["streamed by Spark"]
+    assert "with Spark Connect, the driver is the server" in results["streamed by Spark"]
 
 
 def test_the_running_session_is_returned(results: dict[str, Any]) -> None:

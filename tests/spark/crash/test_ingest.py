@@ -163,7 +163,9 @@ def places(
     for number, (way, name) in enumerate(cases):
         place, _, by_spark = way.partition(" by ")
         landing = new_landing(place, scratch / str(number), lambda: ministack, **LIMITS)
-        landing = landing.by_spark() if by_spark else landing
+        if by_spark:
+            # Files that were cleaned too early would be missing.
+            landing = landing.by_spark().with_options(cleanSource="delete")
         filled(landing)
         yield landing, STEPS[name].trap
 

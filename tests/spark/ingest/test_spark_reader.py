@@ -15,9 +15,9 @@ from attrs import evolve
 from pyspark.errors import StreamingQueryException
 
 from commitlog.errors import InputChanged, InputMissing
-from commitlog.spark import error_of
-from commitlog.spark.ingest.options import SPARK_FORMAT
-from support.agent import kill_agent
+from commitlog.spark import error_of, stream_files
+from commitlog.spark.ingest.options import PYTHON_FORMAT, SPARK_FORMAT
+from support.agent import kill_agent, killed_in
 from support.s3a import s3a_settings
 from support.selection import with_all
 from support.spark_ingest import SPARK_TEXT, Landing, new_landing
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 # Some queries end only after four attempts at a task.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-PYTHON_FORMAT = "commitlog_ingest"
-
 METADATA = (
     "_metadata struct<file_path:string,file_name:string,file_size:bigint,"
     "file_modification_time:timestamp,etag:string>"
@@ -49,16 +47,21 @@ def local(tmp_path: Path) -> Landing:
 
 
 def read(
-    spark: SparkSession, directory: Path, scratch: Path, format: str, columns: str, **options: str
+    spark: SparkSession,
+    directory: Path,
+    scratch: Path,
+    reader: str,
+    columns: str | None,
+    **options: str,
 ) -> list[dict[str, Any]]:
-    """Return all rows of a directory by a format, in the order of their text."""
-    reader = spark.readStream.format(format).schema(columns).options(**options)
-    stream = reader.option("state", f"sqlite://{scratch}/state-{format}").load(str(directory))
+    """Return all rows of a directory by a reader, in the order of their text."""
+    options["state"] = f"sqlite://{scratch}/state-{reader}"
+    stream = stream_files(spark, str(directory), schema=columns, reader=reader, options=options)
     writer = stream.writeStream.format("commitlog").trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", f"{scratch}/checkpoint-{format}")
-    query = started(lambda: writer.start(f"{scratch}/out-{format}"))
+    writer = writer.option("checkpointLocation", f"{scratch}/checkpoint-{reader}")
+    query = started(lambda: writer.start(f"{scratch}/out-{reader}"))
     query.awaitTermination()
-    rows = spark.read.format("commitlog").load(f"{scratch}/out-{format}").collect()
+    rows = spark.read.format("commitlog").load(f"{scratch}/out-{reader}").collect()
     return sorted((row.asDict(recursive=True) for row in rows), key=str)
 
 
@@ -133,8 +136,22 @@ def test_rows_are_those_of_python(spark: SparkSession, tmp_path: Path, name: str
     columns, options = made(spark, name, directory)
     columns = f"{columns}, {IN_PATH}"
     options = {"fileFormat": name, "maxFilesPerTrigger": "4", "newColumns": "ignore", **options}
-    theirs = read(spark, directory, tmp_path, PYTHON_FORMAT, columns, **options)
-    mine = read(spark, directory, tmp_path, SPARK_FORMAT, columns, **options)
+    theirs = read(spark, directory, tmp_path, "python", columns, **options)
+    mine = read(spark, directory, tmp_path, "spark", columns, **options)
+    assert len(mine) > 5
+    assert list(map(str, mine)) == list(map(str, theirs))
+
+
+@pytest.mark.parametrize(
+    "name", ["json", with_all("csv"), with_all("text"), with_all("parquet"), with_all("orc")]
+)
+def test_inferred_columns_are_those_of_python(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Both formats infer the same columns, with those of directories, and read the same rows."""
+    directory = tmp_path / "in put"
+    _, options = made(spark, name, directory)
+    options = {"fileFormat": name, "newColumns": "ignore", **options}
+    theirs = read(spark, directory, tmp_path, "python", None, **options)
+    mine = read(spark, directory, tmp_path, "spark", None, **options)
     assert len(mine) > 5
     assert list(map(str, mine)) == list(map(str, theirs))
 
@@ -218,17 +235,10 @@ def test_files_on_s3_are_read_through_s3a(
     spark: SparkSession, tmp_path: Path, ministack: Ministack
 ) -> None:
     """The agent lists with the settings of S3A, and a task compares etags."""
-    landing = new_landing("s3", tmp_path, lambda: ministack).by_spark()
-    source = {
-        name: value
-        for name, value in landing.flow.source.items()
-        if "." in name or name in ("path", "state", "fileFormat", "metadata")
-    }
-    landing = evolve(landing, flow=evolve(landing.flow, source=source))
+    landing = by_s3a(new_landing("s3", tmp_path, lambda: ministack))
     store = new_landing("s3", tmp_path / "other", lambda: ministack)
-    writer = evolve(
-        landing, flow=evolve(store.flow, source={**store.flow.source, "path": source["path"]})
-    )
+    url = landing.flow.source["path"]
+    writer = evolve(landing, flow=evolve(store.flow, source={**store.flow.source, "path": url}))
     with settings(spark, s3a_settings(ministack)):
         writer.put("a ü.txt", "eins", "zwei")
         writer.put("day=1/b+%41.txt", "drei")
@@ -250,6 +260,17 @@ def test_files_on_s3_are_read_through_s3a(
         landing.flow.run(spark)
         landing.records.update(writer.records)
         assert landing.rows(spark) == dict.fromkeys(landing.rows_of(*landing.records), 1)
+
+
+def by_s3a(landing: Landing) -> Landing:
+    """Return a landing on S3 whose files Spark reads, with the connection of S3A."""
+    landing = landing.by_spark()
+    source = {
+        name: value
+        for name, value in landing.flow.source.items()
+        if "." in name or name in ("path", "state", "fileFormat", "metadata")
+    }
+    return evolve(landing, flow=evolve(landing.flow, source=source))
 
 
 @contextmanager
@@ -360,12 +381,12 @@ def test_content_that_cannot_be_read_is_not_lost(
     options = {"fileFormat": name, **({"header": "true"} if name == "csv" else {})}
     with settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
         with pytest.raises(StreamingQueryException, match=error):
-            read(spark, directory, tmp_path, SPARK_FORMAT, "n int", **options)
+            read(spark, directory, tmp_path, "spark", "n int", **options)
         rows = spark.range(5, 6).selectExpr("cast(id as int) n")
         rows.coalesce(1).write.format(name).options(**options).save(str(tmp_path / "good"))
         (good,) = (tmp_path / "good").glob(f"*.{name}")
         good.rename(path)
-        found = read(spark, directory, tmp_path, SPARK_FORMAT, "n int", **options)
+        found = read(spark, directory, tmp_path, "spark", "n int", **options)
     assert found == [{"n": 5}]
 
 
@@ -402,6 +423,89 @@ def test_each_format_names_the_other(spark: SparkSession, tmp_path: Path) -> Non
     python = spark.readStream.format(PYTHON_FORMAT).options(fileFormat="json", reader="spark")
     with pytest.raises(Exception, match=rf"use format '{SPARK_FORMAT}'"):
         python.load(str(tmp_path))
-    without_columns = spark.readStream.format(SPARK_FORMAT).option("fileFormat", "json")
-    with pytest.raises(Exception, match=r"infers no columns.*use format commitlog_ingest"):
-        without_columns.load(str(tmp_path))
+    spark_format = spark.readStream.format(SPARK_FORMAT).options(fileFormat="json", reader="python")
+    with pytest.raises(Exception, match=rf"use format '{PYTHON_FORMAT}'"):
+        spark_format.load(str(tmp_path))
+
+
+# -- cleaning and notifications ------------------------------------------------------------------------
+
+
+def test_committed_files_are_cleaned(spark: SparkSession, local: Landing) -> None:
+    """Spark commits a batch when the next one begins: the last one is cleaned after a restart."""
+    landing = local.with_options(cleanSource="delete", maxFilesPerTrigger="1")
+    for name in ("a.txt", "b.txt", "c.txt"):
+        landing.put(name, name)
+    landing.audit(spark, landing.flow.run(spark))
+    assert files_of(landing) == {"c.txt"}
+    landing.put("d.txt", "d")
+    landing.audit(spark, landing.flow.run(spark))
+    assert files_of(landing) == {"d.txt"}
+
+
+def files_of(landing: Landing) -> set[str]:
+    """Return the paths of the files of a directory."""
+    root = Path(landing.flow.source["path"])
+    return {str(path.relative_to(root)) for path in root.rglob("*.txt")}
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("call", ["check", "latest_offset", "plan", "files", "commit", "stop"])
+def test_the_agent_is_killed_in_any_call(
+    spark: SparkSession, local: Landing, call: str, after: bool
+) -> None:
+    """Another one continues: each record is delivered once, and only delivered files are cleaned."""
+    landing = local.with_options(cleanSource="delete", maxFilesPerTrigger="1")
+    for name in ("a.txt", "b.txt", "c.txt"):
+        landing.put(name, name, "equal")
+    with killed_in(spark, call, after=after):
+        landing.audit(spark, landing.flow.run(spark))
+    assert files_of(landing) >= {"c.txt"}
+    landing.put("d.txt", "d")
+    landing.audit(spark, landing.flow.run(spark))
+    assert files_of(landing) == {"d.txt"}
+
+
+@pytest.mark.all
+@pytest.mark.servers
+def test_objects_are_announced_and_deleted(
+    spark: SparkSession, tmp_path: Path, ministack: Ministack
+) -> None:
+    """The agent receives messages and cleans the bucket with the connection of S3A."""
+    landing = by_s3a(new_landing("s3", tmp_path, lambda: ministack))
+    writer = new_landing("s3", tmp_path / "other", lambda: ministack)
+    url = landing.flow.source["path"]
+    writer = evolve(writer, flow=evolve(writer.flow, source={**writer.flow.source, "path": url}))
+    sqs = ministack.client("sqs")
+    queue = sqs.create_queue(QueueName=f"events-{writer.bucket}")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events = [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}]
+    ministack.client("s3").put_bucket_notification_configuration(
+        Bucket=writer.bucket, NotificationConfiguration={"QueueConfigurations": events}
+    )
+    reach = {name: text for name, text in ministack.options.items() if "style" not in name}
+    landing = landing.with_options(
+        maxFilesPerTrigger="1",
+        remember="everything",
+        cleanSource="delete",
+        notifications=f"sqs://events-{writer.bucket}",
+        **{f"notifications.{name}": text for name, text in reach.items()},
+    )
+    with settings(spark, s3a_settings(ministack)):
+        writer.put("a ü.txt", "eins")
+        query = landing.flow.start(spark, processingTime="0 seconds")
+        try:
+            query.processAllAvailable()
+            for name in ("b.txt", "c.txt"):
+                writer.put(name, name)
+                query.processAllAvailable()
+            report = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+        finally:
+            query.stop()
+        landing.records.update(writer.records)
+        assert landing.rows(spark) == dict.fromkeys(landing.rows_of(*landing.records), 1)
+    assert report["counters"]["unusable"] == 0
+    client = ministack.client("s3")
+    keys = [each["Key"] for each in client.list_objects_v2(Bucket=writer.bucket)["Contents"]]
+    assert keys == [writer.key("c.txt")]
