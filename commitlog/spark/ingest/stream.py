@@ -61,7 +61,8 @@ def stream_files(
         reader: ``auto``, ``spark`` or ``python``. ``auto`` takes Spark's own readers if the session is
             classic and has the committer's jar (see `configure`), and if they support the options. It
             takes Python's in their place for CSV, whose rules differ; if the options have the connection
-            to S3, which Spark's readers take from S3A; and while a file is read in part.
+            to S3, which Spark's readers take from S3A; and while a file is read in part. Before Spark
+            4.2, there are only Spark's.
         options: options of the source and of the format, with ``fileFormat``; see docs/ingest.md.
 
     Raises:
@@ -76,26 +77,24 @@ def stream_files(
     if any(name.lower() == "reader" for name in given):
         raise ConfigurationError("option reader has an argument of its own: leave it out of options")
     place = url.partition("?")[0]
+    only_spark = reader == "spark" or not has_pyspark(STREAM_READERS)
     reason = ""
     if reader != "python":
         reason = _missing(spark)
-        if not reason and reader == "auto":
-            reason = _better_in_python({**given, "path": url})
+        if reason and only_spark:
+            raise NotSupported(f"Spark's own readers cannot read {place}: {reason}")
+        if not only_spark:
+            reason = reason or _better_in_python({**given, "path": url})
         if not reason:
             try:
                 rows = _load(spark, SPARK_FORMAT, url, schema, given)
-            except NotSupported as error:
+            except (ConfigurationError, NotSupported) as error:
+                if only_spark:
+                    raise
                 reason = str(error)
             else:
                 _log.info("Spark's own readers read %s: format %s", place, SPARK_FORMAT)
                 return rows
-        if reader == "spark":
-            raise NotSupported(f"Spark's own readers cannot read {place}: {reason}")
-    if not has_pyspark(STREAM_READERS) and reason:
-        raise NotSupported(
-            f"Spark's own readers cannot read {place}: {reason}. Python's need Spark"
-            f" {'.'.join(map(str, STREAM_READERS))} or newer"
-        )
     require_pyspark(STREAM_READERS, f"reader {reader}")
     from commitlog.spark.ingest.source import IngestDataSource
 
@@ -142,8 +141,6 @@ def _missing(spark: SparkSession) -> str:
 
 def _better_in_python(options: Mapping[str, str]) -> str:
     """Return why Python's readers are to read files that Spark's could read as well, or ""."""
-    if not has_pyspark(STREAM_READERS):
-        return ""
     own, rest = split_options(options)
     source = SourceOptions.parse(own)
     connection = sorted({**parse_store_url(source.url).options, **source.connection})
