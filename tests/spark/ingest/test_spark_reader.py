@@ -18,6 +18,7 @@ from commitlog.errors import InputChanged, InputMissing
 from commitlog.spark import error_of, stream_files
 from commitlog.spark.ingest.options import PYTHON_FORMAT, SPARK_FORMAT
 from support.agent import kill_agent, killed_in
+from support.environments import avro_jars
 from support.s3a import s3a_settings
 from support.selection import with_all
 from support.spark_ingest import SPARK_TEXT, Landing, new_landing
@@ -128,10 +129,12 @@ def made(spark: SparkSession, name: str, directory: Path) -> tuple[str, dict[str
 
 
 @pytest.mark.parametrize(
-    "name", [with_all("json"), with_all("csv"), with_all("text"), "parquet", with_all("orc")]
+    "name", ["parquet", *(with_all(each) for each in ("json", "csv", "text", "orc", "avro"))]
 )
 def test_rows_are_those_of_python(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Both formats give the same rows: values, columns of directories, and metadata."""
+    if name == "avro":
+        avro_jars()  # or skip the test
     directory = tmp_path / "in put"
     columns, options = made(spark, name, directory)
     columns = f"{columns}, {IN_PATH}"
@@ -143,10 +146,13 @@ def test_rows_are_those_of_python(spark: SparkSession, tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize(
-    "name", ["json", with_all("csv"), with_all("text"), with_all("parquet"), with_all("orc")]
+    "name",
+    ["json", *(with_all(each) for each in ("csv", "text", "parquet", "orc", "avro"))],
 )
 def test_inferred_columns_are_those_of_python(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Both formats infer the same columns, with those of directories, and read the same rows."""
+    if name == "avro":
+        avro_jars()  # or skip the test
     directory = tmp_path / "in put"
     _, options = made(spark, name, directory)
     options = {"fileFormat": name, "newColumns": "ignore", **options}

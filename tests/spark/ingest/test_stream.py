@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
 from commitlog.errors import CommitError, ConfigurationError, NotSupported
@@ -17,7 +17,6 @@ from commitlog.ingest import Ingest
 from commitlog.spark import stream_files
 from commitlog.spark.ingest.options import PYTHON_FORMAT, SPARK_FORMAT, IngestOptions
 from support.project import ROOT
-from support.selection import with_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -190,49 +189,83 @@ def test_what_cannot_be_read_is_an_error_of_the_library(
         stream_files(spark, str(directory), schema="n int", reader=reader, options=options)
 
 
-#: Prints whose readers a session without the jar takes, and the error if Spark's are demanded.
-_WITHOUT_JAR = """
-import json, logging, sys
-import commitlog.spark
-
-logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-spark = commitlog.spark.session("local[1]", {"spark.ui.enabled": "false"})
-arguments = {"schema": "n int", "options": {"fileFormat": "json"}}
-rows = commitlog.spark.stream_files(spark, sys.argv[1], **arguments)
-try:
-    commitlog.spark.stream_files(spark, sys.argv[1], reader="spark", **arguments)
-except commitlog.NotSupported as error:
-    print(json.dumps(str(error)))
-"""
-
-
-@pytest.mark.all
-def test_a_session_without_the_jar_has_pythons_readers(directory: Path, tmp_path: Path) -> None:
-    """It goes on as before; to demand Spark's is an error that says how to have them."""
+def alone(directory: Path, program: str) -> tuple[str, str]:
+    """Run a program in a process of its own; return its last line, and its log."""
     done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_JAR, str(directory)],
-        cwd=tmp_path,
+        [sys.executable, "-c", _BEFORE + program, str(directory)],
+        cwd=directory.parent,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "commitlog.spark.configure(builder)" in json.loads(done.stdout.splitlines()[-1])
-    assert f"format {PYTHON_FORMAT}, because the session was started without" in done.stderr
+    return done.stdout.splitlines()[-1], done.stderr
 
 
-@pytest.mark.parametrize("reader", ["auto", with_all("spark")])
-def test_avro_needs_the_jar_of_spark(
-    caplog: pytest.LogCaptureFixture, spark: SparkSession, directory: Path, reader: str
-) -> None:
-    """The error names the jar. Python reads Avro in its place."""
-    avro = {"fileFormat": "avro"}
-    if reader == "auto":
-        format, reason = chosen(caplog, spark, directory, schema="n int", options=avro)
-        assert format == PYTHON_FORMAT
-    else:
-        with pytest.raises(NotSupported) as raised:
-            stream_files(spark, str(directory), schema="n int", reader=reader, options=avro)
-        reason = str(raised.value)
-    assert f"add org.apache.spark:spark-avro_2.13:{spark.version}" in reason
+_BEFORE = """
+import logging, sys
+import commitlog.spark
+from commitlog.spark import committer_jar, session, stream_files
+
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+conf = {"spark.ui.enabled": "false"}
+"""
+
+_WITHOUT_JAR = """
+spark = session("local[1]", conf)
+arguments = {"schema": "n int", "options": {"fileFormat": "json"}}
+stream_files(spark, sys.argv[1], **arguments)
+try:
+    stream_files(spark, sys.argv[1], reader="spark", **arguments)
+except commitlog.NotSupported as error:
+    print(error)
+"""
+
+
+@pytest.mark.all
+def test_a_session_without_the_jar_has_pythons_readers(directory: Path) -> None:
+    """It goes on as before; to demand Spark's is an error that says how to have them."""
+    error, log = alone(directory, _WITHOUT_JAR)
+    assert "commitlog.spark.configure(builder)" in error
+    assert f"format {PYTHON_FORMAT}, because the session was started without" in log
+
+
+_WITHOUT_AVRO = """
+spark = session("local[1]", {**conf, "spark.jars": str(committer_jar())})
+arguments = {"schema": "n int", "options": {"fileFormat": "avro"}}
+stream_files(spark, sys.argv[1], **arguments)
+try:
+    stream_files(spark, sys.argv[1], reader="spark", **arguments)
+except commitlog.NotSupported as error:
+    print(error)
+"""
+
+
+@pytest.mark.all
+def test_avro_needs_a_jar_of_spark(directory: Path) -> None:
+    """The error names it. Python reads Avro in its place."""
+    error, log = alone(directory, _WITHOUT_AVRO)
+    module = f"add org.apache.spark:spark-avro_2.13:{pyspark.__version__}"
+    assert module in error
+    assert f"format {PYTHON_FORMAT}, because this session has no reader of avro: {module}" in log
+
+
+_WITHOUT_S3A = """
+spark = session("local[1]", {**conf, "spark.jars": str(committer_jar())})
+state = f"sqlite://{sys.argv[1]}/../state"
+arguments = {"schema": "n int", "options": {"fileFormat": "json", "state": state}}
+stream_files(spark, "s3://bucket/in", **arguments)
+try:
+    stream_files(spark, "s3://bucket/in", reader="spark", **arguments)
+except commitlog.NotSupported as error:
+    print(error)
+"""
+
+
+@pytest.mark.all
+def test_objects_need_the_jar_of_s3a(directory: Path) -> None:
+    """The error names it. Python reads them in its place."""
+    error, log = alone(directory, _WITHOUT_S3A)
+    assert "add org.apache.hadoop:hadoop-aws" in error
+    assert f"format {PYTHON_FORMAT}, because this session cannot read s3a://" in log

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -36,6 +37,7 @@ class Round:
         outputs: for each output its URL in Spark, and its URL for `commitlog.connect`.
         tables: a directory for tables.
         options: options of the stores.
+        formats: formats of files to ingest.
     """
 
     conf: Mapping[str, str]
@@ -43,6 +45,7 @@ class Round:
     outputs: Mapping[str, tuple[str, str]]
     tables: str
     options: Mapping[str, str]
+    formats: list[str]
 
 
 def main(this: Round) -> dict[str, Any]:
@@ -58,9 +61,10 @@ def main(this: Round) -> dict[str, Any]:
     spark.conf.unset("spark.commitlog.visibility")
     came["tables"] = tables(spark, this.tables)
     came["ingested"] = {
-        "local": ingested(spark, f"{this.tables}/in put", this.tables),
-        "s3a": ingested(spark, f"{this.outputs['s3a'][0]}-in put", this.tables),
+        "local": ingested(spark, f"{this.tables}/in put", this.tables, this.formats),
+        "s3a": ingested(spark, f"{this.outputs['s3a'][0]}-in put", this.tables, this.formats),
     }
+    came["inferred and cleaned"] = inferred_and_cleaned(spark, Path(this.tables, "landing"))
     came["data source"] = error_of(lambda: commitlog.spark.CommitlogDataSource)
     spark.stop()
     return came
@@ -172,28 +176,58 @@ def tables(spark: SparkSession, directory: str) -> dict[str, Any]:
     return came
 
 
-def ingested(spark: SparkSession, place: str, scratch: str) -> dict[str, Any]:
+def ingested(spark: SparkSession, place: str, scratch: str, formats: list[str]) -> dict[str, Any]:
     """Read files as a stream with Spark's own readers; return the rows by format."""
     came: dict[str, Any] = {}
-    for name in ("parquet", "orc", "json", "csv", "text"):
+    for name in formats:
         for day in (1, 2):
             rows = spark.range(day, day + 2, numPartitions=1).selectExpr("cast(id as string) value")
             rows.write.format(name).save(f"{place}/{name}/day=2026-01-0{day}")
         key = f"{scratch}/{place.partition(':')[0].rpartition('/')[2]}-{name}"
-        stream = spark.readStream.format("commitlog_ingest_spark").option("fileFormat", name)
-        stream = stream.option("state", f"sqlite://{key}-state").option("maxFilesPerTrigger", 1)
-        stream = stream.schema("value string, day date, _metadata struct<file_size:bigint>")
-        found = stream.load(f"{place}/{name}").where("day > date'2026-01-01'")
-        writer = found.selectExpr("value", "cast(day as string) day", "_metadata.file_size > 0 as sized")
-        query = (
-            writer.writeStream.format("parquet")
-            .option("checkpointLocation", f"{key}-checkpoint")
-            .trigger(availableNow=True)
-            .start(f"{key}-out")
+        found = commitlog.spark.stream_files(
+            spark,
+            f"{place}/{name}",
+            schema="value string, day date, _metadata struct<file_size:bigint>",
+            reader="spark",
+            options={"fileFormat": name, "state": f"sqlite://{key}-state", "maxFilesPerTrigger": "1"},
+        ).where("day > date'2026-01-01'")
+        run(
+            found.selectExpr("value", "cast(day as string) day", "_metadata.file_size > 0 as sized"), key
         )
-        query.awaitTermination()
         came[name] = sorted(list(row) for row in spark.read.parquet(f"{key}-out").collect())
     return came
+
+
+def run(rows: DataFrame, key: str) -> Any:
+    """Write a stream to Parquet files until it has ended; return its last progress."""
+    query = (
+        rows.writeStream.format("parquet")
+        .option("checkpointLocation", f"{key}-checkpoint")
+        .trigger(availableNow=True)
+        .start(f"{key}-out")
+    )
+    query.awaitTermination()
+    return query.lastProgress
+
+
+def inferred_and_cleaned(spark: SparkSession, landing: Path) -> dict[str, Any]:
+    """Infer the columns of files, read one in each batch, and delete them; return the results."""
+    options = {"fileFormat": "json", "newColumns": "ignore", "cleanSource": "delete"}
+    for number in range(3):
+        path = landing / f"k={number}" / f"{number}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(f'{{"n":{number}}}\n')
+    stream = commitlog.spark.stream_files(
+        spark, str(landing), options={**options, "maxFilesPerTrigger": "1"}
+    )
+    progress = run(stream, f"{landing}-json")
+    rows = spark.read.parquet(f"{landing}-json-out").selectExpr("n", "k").collect()
+    return {
+        "columns": stream.schema.simpleString(),
+        "rows": sorted(list(row) for row in rows),
+        "left": sorted(path.name for path in landing.rglob("*.json")),
+        "reader": progress["sources"][0]["description"].partition("[")[0],
+    }
 
 
 def error_of(step: Callable[[], Any]) -> str:

@@ -14,7 +14,7 @@ import commitlog
 from commitlog.outputs import Output
 from commitlog.spark.versions import DATA_SOURCES
 from commitlog.spark_jar import build_jar
-from support.environments import run_process, run_with, set_up, set_up_python
+from support.environments import avro_jars, run_process, run_with, set_up, set_up_python
 from support.s3a import HADOOP, s3a_jars, s3a_settings
 from support.servers import Seaweedfs
 
@@ -67,7 +67,11 @@ INSTALLATIONS = [
     Installation(spark="4.0", environment="spark-4.0", configured=True),
     Installation(spark="4.1", environment="spark-4.1"),
     Installation(spark="4.2", environment="floors"),
+    Installation(spark="4.3", environment="."),
 ]
+
+#: The formats of files that each Spark reads.
+FORMATS = ["parquet", "orc", "json", "csv", "text", "avro"]
 
 #: What each output has after the steps, except for errors.
 ROUND: dict[str, Any] = {
@@ -103,9 +107,10 @@ def test_the_committer_works(
 ) -> None:
     """All modes, failed and repeated jobs, ingest, on disk and by S3A, with the newest Spark's jar."""
     bucket = seaweedfs.new_bucket()
+    of_avro = avro_jars(installation.spark, installation.scala)
     settings = {
         "conf": {
-            "spark.jars": ",".join(map(str, s3a_jars(installation.spark))),
+            "spark.jars": ",".join(map(str, [*s3a_jars(installation.spark), *of_avro])),
             "spark.ui.enabled": "false",
             **s3a_settings(seaweedfs),
         },
@@ -116,6 +121,7 @@ def test_the_committer_works(
         },
         "tables": f"{tmp_path}/tables",
         "options": seaweedfs.options,
+        "formats": FORMATS,
     }
     came = run_with(
         installation.python(),
@@ -136,8 +142,14 @@ def test_the_committer_works(
     assert "errors.JobAlreadyCommitted: job 'second'" in tables.pop("inserted again")
     assert tables == TABLES
     rows = [["2", "2026-01-02", True], ["3", "2026-01-02", True]]
-    of_formats = dict.fromkeys(("parquet", "orc", "json", "csv", "text"), rows)
+    of_formats = dict.fromkeys(FORMATS, rows)
     assert came.pop("ingested") == {"local": of_formats, "s3a": of_formats}
+    assert came.pop("inferred and cleaned") == {
+        "columns": "struct<n:bigint,k:string>",
+        "rows": [[0, "0"], [1, "1"], [2, "2"]],
+        "left": ["2.json"],
+        "reader": "commitlog_ingest_spark",
+    }
     assert set(came) == {"local listed", "local logged", "s3a listed", "s3a logged"}
     for output, results in came.items():
         assert "errors.JobAlreadyCommitted: job 'first' is part of" in results.pop("again"), output
