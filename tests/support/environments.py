@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from unittest import SkipTest
 
 from support.project import ROOT, TESTS
 
-__all__ = ["avro_jars", "run_process", "run_with", "set_up", "set_up_python"]
-
-#: The version of the reader of Avro for each Spark. Maven has none for 4.3, which runs that for 4.2.
-_AVRO: Mapping[str, str] = MappingProxyType(
-    {"3.5": "3.5.7", "4.0": "4.0.2", "4.1": "4.1.1", "4.2": "4.2.0", "4.3": "4.2.0"}
-)
+__all__ = ["run_process", "run_with", "set_up", "set_up_python"]
 
 
 def set_up(name: str, command: str = "./run test --all") -> Path:
@@ -37,15 +31,6 @@ def set_up(name: str, command: str = "./run test --all") -> Path:
 def set_up_python(name: str) -> Path:
     """Return the Python of an environment that ``./run test --all`` sets up, or skip the test."""
     return set_up(f"{name}/bin/python")
-
-
-def avro_jars(spark: str = "4.3", scala: str = "2.13") -> list[Path]:
-    """Return the jars with Spark's reader of Avro; skip the test if they are missing, as `set_up` does.
-
-    Args:
-        spark, scala: major and minor versions.
-    """
-    return sorted(set_up(f"spark-avro-{_AVRO[spark]}-scala-{scala}").glob("*.jar"))
 
 
 def run_with(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from unittest import SkipTest
 
-from support.environments import avro_jars, set_up
+from support.environments import set_up
 from support.servers import Server
 
 __all__ = ["HADOOP", "hadoop_committer_jars", "jars_of_session", "s3a_jars", "s3a_settings"]
@@ -34,14 +33,14 @@ def s3a_jars(spark: str = _NEWEST) -> list[Path]:
 
 
 def jars_of_session() -> str:
-    """Return the jars for the newest Spark: the committer's, and those of S3A and Avro if present."""
+    """Return the jars for the newest Spark: the committer's, and those of S3A if they are there."""
     from commitlog.spark import committer_jar
 
-    found = [committer_jar()]
-    for jars in (s3a_jars, avro_jars):
-        with suppress(SkipTest):
-            found += jars()
-    return ",".join(map(str, found))
+    try:
+        found = s3a_jars()
+    except SkipTest:
+        found = []
+    return ",".join(map(str, [committer_jar(), *found]))
 
 
 def hadoop_committer_jars() -> list[Path]:

@@ -99,6 +99,8 @@ def stream_files(
     from commitlog.spark.ingest.source import IngestDataSource
 
     try:
+        # With a schema, Spark calls the format when the query starts.
+        IngestOptions.parse({**given, "path": url})
         with active(spark):
             register(spark, IngestDataSource)
             rows = _load(spark, PYTHON_FORMAT, url, schema, given)

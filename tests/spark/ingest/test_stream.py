@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
 
 from commitlog.errors import CommitError, ConfigurationError, NotSupported
@@ -76,7 +75,7 @@ def test_a_query_takes_the_reader_that_its_options_allow(
         assert description.startswith(SPARK_FORMAT) == by_spark
 
 
-@pytest.mark.parametrize("name", ["json", "parquet", "orc", "text"])
+@pytest.mark.parametrize("name", ["json", "parquet", "orc", "text", "avro"])
 def test_sparks_own_readers_are_taken(
     caplog: pytest.LogCaptureFixture, spark: SparkSession, directory: Path, name: str
 ) -> None:
@@ -229,26 +228,6 @@ def test_a_session_without_the_jar_has_pythons_readers(directory: Path) -> None:
     error, log = alone(directory, _WITHOUT_JAR)
     assert "commitlog.spark.configure(builder)" in error
     assert f"format {PYTHON_FORMAT}, because the session was started without" in log
-
-
-_WITHOUT_AVRO = """
-spark = session("local[1]", {**conf, "spark.jars": str(committer_jar())})
-arguments = {"schema": "n int", "options": {"fileFormat": "avro"}}
-stream_files(spark, sys.argv[1], **arguments)
-try:
-    stream_files(spark, sys.argv[1], reader="spark", **arguments)
-except commitlog.NotSupported as error:
-    print(error)
-"""
-
-
-@pytest.mark.all
-def test_avro_needs_a_jar_of_spark(directory: Path) -> None:
-    """The error names it. Python reads Avro in its place."""
-    error, log = alone(directory, _WITHOUT_AVRO)
-    module = f"add org.apache.spark:spark-avro_2.13:{pyspark.__version__}"
-    assert module in error
-    assert f"format {PYTHON_FORMAT}, because this session has no reader of avro: {module}" in log
 
 
 _WITHOUT_S3A = """

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+#: The formats that Spark finds by their classes: only the jar of Avro has a name for it.
+WRITERS = {"avro": "org.apache.spark.sql.avro.AvroFileFormat"}
+
+
 @frozen(kw_only=True)
 class Round:
     """The settings of a session, and the outputs that it writes.
@@ -64,6 +68,9 @@ def main(this: Round) -> dict[str, Any]:
         "local": ingested(spark, f"{this.tables}/in put", this.tables, this.formats),
         "s3a": ingested(spark, f"{this.outputs['s3a'][0]}-in put", this.tables, this.formats),
     }
+    of_avro = spark.readStream.format("commitlog_ingest_spark").schema("n int")
+    of_avro = of_avro.option("fileFormat", "avro")
+    came["avro"] = error_of(lambda: of_avro.load(this.tables))
     came["inferred and cleaned"] = inferred_and_cleaned(spark, Path(this.tables, "landing"))
     came["data source"] = error_of(lambda: commitlog.spark.CommitlogDataSource)
     spark.stop()
@@ -182,7 +189,7 @@ def ingested(spark: SparkSession, place: str, scratch: str, formats: list[str]) 
     for name in formats:
         for day in (1, 2):
             rows = spark.range(day, day + 2, numPartitions=1).selectExpr("cast(id as string) value")
-            rows.write.format(name).save(f"{place}/{name}/day=2026-01-0{day}")
+            rows.write.format(WRITERS.get(name, name)).save(f"{place}/{name}/day=2026-01-0{day}")
         key = f"{scratch}/{place.partition(':')[0].rpartition('/')[2]}-{name}"
         found = commitlog.spark.stream_files(
             spark,

@@ -14,7 +14,7 @@ import commitlog
 from commitlog.outputs import Output
 from commitlog.spark.versions import DATA_SOURCES
 from commitlog.spark_jar import build_jar
-from support.environments import avro_jars, run_process, run_with, set_up, set_up_python
+from support.environments import run_process, run_with, set_up, set_up_python
 from support.s3a import HADOOP, s3a_jars, s3a_settings
 from support.servers import Seaweedfs
 
@@ -37,6 +37,7 @@ class Installation:
         environment: the environment of its Python.
         home: the directory of its jars, if those are not in the environment.
         configured: whether Python configures the session, instead of settings.
+        avro: the directory of the jar with its reader of Avro; "" if it is in Spark, None if missing.
     """
 
     spark: str
@@ -44,6 +45,7 @@ class Installation:
     environment: str
     home: str | None = None
     configured: bool = False
+    avro: str | None = ""
 
     @property
     def name(self) -> str:
@@ -62,8 +64,10 @@ class Installation:
 
 
 INSTALLATIONS = [
-    Installation(spark="3.5", scala="2.12", environment="spark-3.5", configured=True),
-    Installation(spark="3.5", environment="spark-3.5", home="spark-3.5-scala-2.13"),
+    Installation(
+        spark="3.5", scala="2.12", environment="spark-3.5", avro="spark-avro-3.5", configured=True
+    ),
+    Installation(spark="3.5", environment="spark-3.5", home="spark-3.5-scala-2.13", avro=None),
     Installation(spark="4.0", environment="spark-4.0", configured=True),
     Installation(spark="4.1", environment="spark-4.1"),
     Installation(spark="4.2", environment="floors"),
@@ -71,7 +75,7 @@ INSTALLATIONS = [
 ]
 
 #: The formats of files that each Spark reads.
-FORMATS = ["parquet", "orc", "json", "csv", "text", "avro"]
+FORMATS = ["parquet", "orc", "json", "csv", "text"]
 
 #: What each output has after the steps, except for errors.
 ROUND: dict[str, Any] = {
@@ -107,10 +111,11 @@ def test_the_committer_works(
 ) -> None:
     """All modes, failed and repeated jobs, ingest, on disk and by S3A, with the newest Spark's jar."""
     bucket = seaweedfs.new_bucket()
-    of_avro = avro_jars(installation.spark, installation.scala)
+    avro = sorted(set_up(installation.avro).glob("*.jar")) if installation.avro else []
+    formats = FORMATS if installation.avro is None else [*FORMATS, "avro"]
     settings = {
         "conf": {
-            "spark.jars": ",".join(map(str, [*s3a_jars(installation.spark), *of_avro])),
+            "spark.jars": ",".join(map(str, [*s3a_jars(installation.spark), *avro])),
             "spark.ui.enabled": "false",
             **s3a_settings(seaweedfs),
         },
@@ -121,7 +126,7 @@ def test_the_committer_works(
         },
         "tables": f"{tmp_path}/tables",
         "options": seaweedfs.options,
-        "formats": FORMATS,
+        "formats": formats,
     }
     came = run_with(
         installation.python(),
@@ -142,7 +147,7 @@ def test_the_committer_works(
     assert "errors.JobAlreadyCommitted: job 'second'" in tables.pop("inserted again")
     assert tables == TABLES
     rows = [["2", "2026-01-02", True], ["3", "2026-01-02", True]]
-    of_formats = dict.fromkeys(FORMATS, rows)
+    of_formats = dict.fromkeys(formats, rows)
     assert came.pop("ingested") == {"local": of_formats, "s3a": of_formats}
     assert came.pop("inferred and cleaned") == {
         "columns": "struct<n:bigint,k:string>",
@@ -150,6 +155,8 @@ def test_the_committer_works(
         "left": ["2.json"],
         "reader": "commitlog_ingest_spark",
     }
+    refused, needed = came.pop("avro"), "errors.NotSupported: this session has no reader of avro: add"
+    assert (f"{needed} org.apache.spark:spark-avro_" in refused) == (installation.avro is None)
     assert set(came) == {"local listed", "local logged", "s3a listed", "s3a logged"}
     for output, results in came.items():
         assert "errors.JobAlreadyCommitted: job 'first' is part of" in results.pop("again"), output

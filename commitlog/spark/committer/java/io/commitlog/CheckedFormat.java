@@ -17,7 +17,7 @@ import scala.Function1;
  * A file format of Spark whose readers compare each file with the version that was listed; see CheckedReader.
  *
  * Spark's planner knows Parquet and ORC by their classes, so these formats are subclasses. Others are proxies.
- * That of Avro is in a jar of its own.
+ * For Spark 3.5, that of Avro is in a jar of its own.
  */
 final class CheckedFormat implements InvocationHandler {
     private static final String PACKAGE = "org.apache.spark.sql.";
