@@ -3,7 +3,8 @@
 Spark takes a script of this module for the interpreter of its agent. A trap is a file in the
 directory ``traps`` next to the script. The first job that it names takes it.
 The agent has other heartbeats if there is a file ``heartbeat`` with their seconds. It dies in the call
-of a streaming source that a file ``dies`` names.
+of a streaming source that a file ``dies`` names. Traps of sources whose files Spark reads are there as
+well: the first call at their step takes them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from support.project import IMPORT_PATH
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from support.spark_ingest_traps import BatchTrap
     from support.spark_jobs import Trap
 
 __all__ = [
@@ -36,10 +38,12 @@ __all__ = [
     "agent_interpreter",
     "agents",
     "heartbeat_every",
+    "ingest_trapped",
     "kill_agent",
     "killed_in",
     "main",
     "other_interpreter",
+    "set_ingest_trap",
     "trapped",
     "traps_of",
 ]
@@ -74,6 +78,34 @@ def trapped(spark: SparkSession, url: str, job_id: str | None, trap: Trap) -> It
         yield
     finally:
         file.unlink(missing_ok=True)
+
+
+@contextmanager
+def ingest_trapped(spark: SparkSession, path: str, *traps: BatchTrap) -> Iterator[None]:
+    """Set traps for a source whose files Spark reads. All of them must be taken until the end.
+
+    Args:
+        spark: a session whose agent has traps.
+        path: the path of the source, as its query has it.
+        traps: steps that `BatchTrap.in_agent` names.
+    """
+    files = [set_ingest_trap(spark, path, trap, number) for number, trap in enumerate(traps)]
+    try:
+        yield
+        assert [file for file in files if file.exists()] == []
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def set_ingest_trap(spark: SparkSession, path: str, trap: BatchTrap, number: int = 0) -> Path:
+    """Set a trap for a source whose files Spark reads; return its file.
+
+    Of two traps in one call of a batch, the one with the lower number is taken first.
+    """
+    file = traps_of(spark) / f"{_name(path, str(trap.batch))}-{number:02}"
+    file.write_text(trap.to_json())
+    return file
 
 
 @contextmanager
@@ -177,6 +209,25 @@ def main() -> None:
             return trap.set(jobs.open_output(options), itertools.count(1))
         return usual(committer, options, executor)
 
+    usual_scans: Callable[..., Any] = agent._Scans.__call__
+
+    def scans(self: Any, call: str, request: Mapping[str, Any]) -> Any:
+        start = request.get("start")
+        batch = 0 if start is None else json.loads(start)["epoch"]
+        made = partial(usual_scans, self, call, request)
+        path = request["options"].get("path", "")
+        for file in sorted(directory.glob(f"{_name(path, str(batch))}-*")):
+            from commitlog.spark.ingest.scans import ScanPlanner
+            from support.spark_ingest_traps import BatchTrap
+
+            trap = BatchTrap.from_json(file.read_text())
+            if trap.in_agent(call):
+                file.unlink()
+                self._planner = self._planner or ScanPlanner()
+                return trap.around_call(made, self._planner, request)()
+        return made()
+
+    agent._Scans.__call__ = scans  # type: ignore[assignment]
     jobs.JobCommitter.open_output = open_output  # type: ignore[assignment]
     with suppress(FileNotFoundError):
         _die_in(directory / "dies", *json.loads((directory / "dies").read_text()))

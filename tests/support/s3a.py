@@ -10,7 +10,14 @@ from unittest import SkipTest
 from support.environments import set_up
 from support.servers import Server
 
-__all__ = ["HADOOP", "hadoop_committer_jars", "jars_of_session", "s3a_jars", "s3a_settings"]
+__all__ = [
+    "HADOOP",
+    "hadoop_committer_jars",
+    "jars_of_session",
+    "s3a_jars",
+    "s3a_settings",
+    "s3a_settings_of_bucket",
+]
 
 #: The version of Hadoop in each Spark.
 HADOOP: Mapping[str, str] = MappingProxyType(
@@ -62,3 +69,11 @@ def s3a_settings(server: Server) -> dict[str, str]:
         "retry.limit": "2",
     }
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
+
+
+def s3a_settings_of_bucket(server: Server, bucket: str) -> dict[str, str]:
+    """Return the settings of Hadoop with which ``s3a://`` reaches one bucket of `server`."""
+    return {
+        name.removeprefix("spark.hadoop.").replace("fs.s3a.", f"fs.s3a.bucket.{bucket}."): value
+        for name, value in s3a_settings(server).items()
+    }

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+#: The environment variable with a driver's further settings.
+_CONF = "DRIVER_CONF"
+
 
 class Task(Protocol):
     """A task for a driver."""
@@ -49,10 +52,15 @@ class Driver:
         scratch: a directory for its files.
         jobs: its tasks, which it runs at the same time. Then it waits to be killed.
         program: the name of the module that it runs.
+        conf: further settings of Spark; on another master than a local one, it runs one job at a time.
     """
 
     def __init__(
-        self, scratch: Path, jobs: Sequence[Task], program: str = "support.spark_driver"
+        self,
+        scratch: Path,
+        jobs: Sequence[Task],
+        program: str = "support.spark_driver",
+        conf: Mapping[str, str] | None = None,
     ) -> None:
         #: The results of the jobs: None, or an error with the text of their error.
         self.jobs: list[Future[None]] = [Future() for _ in jobs]
@@ -63,7 +71,7 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env=environment(TMPDIR=str(scratch)),
+            env=environment(TMPDIR=str(scratch), **{_CONF: json.dumps(conf or {})}),
             # A separate process group with its JVM, to kill all of it.
             start_new_session=True,
         )
@@ -146,12 +154,15 @@ def _obey(go_on: Callable[[], None] | None) -> None:
 def serve(parse: Callable[[str], _T], run: Callable[[_T, SparkSession], None]) -> None:
     """Run the tasks of this driver, two at the same time, not counting those that wait at a gate.
 
+    On a cluster, run one after the other.
+
     The process that waits at the gate reports each arrival with `Driver.next`.
     """
-    turns = threading.Semaphore(2)
+    conf = json.loads(os.environ[_CONF])
+    turns = threading.Semaphore(1 if "spark.master" in conf else 2)
     tasks = [parse(text) for text in read_tasks(turns.release)]
     # Each waiting task of Spark takes a slot.
-    spark = _session(len(tasks) + 2)
+    spark = _session(len(tasks) + 2, **conf)
 
     def take_turn(task: _T) -> None:
         with turns, active(spark):
@@ -166,7 +177,7 @@ def serve(parse: Callable[[str], _T], run: Callable[[_T, SparkSession], None]) -
 def _session(slots: int, **conf: str) -> SparkSession:
     agent = agent_interpreter(Path(tempfile.mkdtemp()) / "agent")
     conf = {"spark.jars": jars_of_session(), SETTING: agent, **conf}
-    return quiet_session(master=f"local[{slots}]", conf=conf)
+    return quiet_session(master=conf.pop("spark.master", f"local[{slots}]"), conf=conf)
 
 
 def main() -> None:

@@ -33,6 +33,10 @@ class Gate:
         """The port for a `Trap`."""
         return int(self._listener.getsockname()[1])
 
+    def fileno(self) -> int:
+        """Return the file descriptor that is readable when a job arrives."""
+        return self._listener.fileno()
+
     @property
     def pid(self) -> int:
         """The id of the process that came last."""

@@ -22,6 +22,8 @@ from commitlog.spark.ingest.options import SPARK_FORMAT, IngestOptions
 from commitlog.spark.session_conf import active
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_store_url, parse_table_url
+from support.agent import set_ingest_trap
+from support.s3a import s3a_settings_of_bucket
 from support.spark_driver import serve
 from support.spark_ingest_traps import BatchTrap, trapped
 from support.spark_status import started
@@ -55,8 +57,9 @@ class Flow:
         out: URL of the output.
         sink: options of the output.
         checkpoint: directory of the query's checkpoint.
-        trap: the trap of the query. If Spark reads the files, only the steps of the output have one.
+        trap: the trap of the query.
         format: the format of the source.
+        hadoop: settings of Hadoop's file systems, with which Spark reads the files.
     """
 
     source: Mapping[str, str]
@@ -67,6 +70,7 @@ class Flow:
     checkpoint: str
     trap: BatchTrap | None = None
     format: str = "commitlog_ingest"
+    hadoop: Mapping[str, str] = field(factory=dict)
 
     def to_json(self) -> str:
         """Return the flow as text."""
@@ -82,12 +86,17 @@ class Flow:
     def start(self, spark: SparkSession, **trigger: Any) -> StreamingQuery:
         """Start the query; without a trigger, it reads all files and ends."""
         names = (self.format, "commitlog")
-        if self.trap is not None:
-            formats = trapped(self.trap)
+        by_spark = self.format == SPARK_FORMAT
+        trap = self.trap
+        if trap is not None:
+            formats = trapped(trap)
             for each in formats:
                 spark.dataSource.register(each)
-            by_spark = self.format == SPARK_FORMAT
             names = (self.format if by_spark else formats[0].name(), formats[1].name())
+            if by_spark and trap.in_agent():
+                set_ingest_trap(spark, self.source["path"], trap)
+        for name, value in self.hadoop.items():
+            spark.conf.set(name, value)
 
         def start() -> StreamingQuery:
             with active(spark):
@@ -95,6 +104,8 @@ class Flow:
                 if self.columns is not None:
                     reader = reader.schema(self.columns)
                 rows = reader.load().selectExpr(*self.select)
+                if by_spark and trap is not None and trap.at == "rows":
+                    rows = trap.in_tasks(rows)
                 writer = rows.writeStream.format(names[1]).options(**self.sink)
                 writer = writer.option("checkpointLocation", self.checkpoint)
                 return writer.trigger(**(trigger or {"availableNow": True})).start(self.out)
@@ -241,6 +252,7 @@ def new_landing(
     """
     place = new_place(way, directory, ministack)
     source = {"fileFormat": "text", "metadata": "true", **options}
+    hadoop: Mapping[str, str] = {}
     if way == "local":
         source["path"] = str(directory / _NAME)
         (directory / _NAME).mkdir()
@@ -252,12 +264,15 @@ def new_landing(
         open_table(parse_table_url(state).with_options(server.options), INGEST_SCHEMA).create()
         source |= of_service
         source |= {f"state.{name}": value for name, value in of_service.items()}
-        source |= {"state": state, "path": f"s3://{server.new_bucket()}/{quote(_NAME)}"}
+        bucket = server.new_bucket()
+        source |= {"state": state, "path": f"s3://{bucket}/{quote(_NAME)}"}
+        hadoop = s3a_settings_of_bucket(server, bucket)
     flow = Flow(
         source=source,
         out=place.url,
         sink=place.options,
         checkpoint=str(directory / "checkpoint"),
+        hadoop=hadoop,
     )
     return Landing(flow, place)
 

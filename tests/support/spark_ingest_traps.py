@@ -1,6 +1,8 @@
 """Traps at the steps of a micro-batch of a query that reads a source.
 
-Subclasses of the reader and the writer lay the traps, in formats with separate names.
+Subclasses of the reader and the writer lay the traps, in formats with separate names. If Spark reads the
+files, the commit agent (`support.agent`) lays those of the source, and a step after the source those of
+its tasks.
 """
 
 from __future__ import annotations
@@ -8,11 +10,12 @@ from __future__ import annotations
 import itertools
 import sys
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyspark.cloudpickle
 from attrs import evolve, frozen
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from commitlog._util.concurrency import Executor
@@ -21,9 +24,13 @@ from commitlog.spark import CommitlogDataSource
 from commitlog.spark.files import Columns, InputFormat, Records
 from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.ingest.reader import IngestReader
+from commitlog.spark.ingest.scans import ScanPlanner
 from commitlog.spark.stream_writer import CommitlogStreamWriter
 from commitlog.spark.targets.output import OutputLocation, OutputTarget
 from support.spark_jobs import Trap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Workers cannot import test modules.
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -36,6 +43,17 @@ _REQUESTS = {
 }
 
 
+#: The same steps if Spark reads the files: the call of the agent, and the method of the table.
+_CALLS = {
+    "begin": ("latest_offset", "put"),
+    "latestOffset": ("latest_offset", ""),
+    "plan": ("latest_offset", "transact"),
+    "partitions": ("plan", ""),
+    "claim": ("plan", "transact"),
+    "files": ("files", ""),
+}
+
+
 @frozen(kw_only=True)
 class BatchTrap(Trap):
     """A trap in one batch of a query.
@@ -43,9 +61,10 @@ class BatchTrap(Trap):
     Attributes:
         at: the step. ``begin``: the state is created; ``latestOffset``: Spark asks for the next offset;
             ``plan``: an epoch is stored; ``partitions``: Spark asks for the partitions, after storing
-            its offset; ``claim``: the query claims the source; ``slice``: a task begins its nth slice;
-            ``rows``: it has decoded the nth records; ``commit``: all tasks are done; ``record`` and
-            ``publish``: as in `Trap`.
+            its offset; ``claim``: the query claims the source; ``files``: Spark plans a scan, if it
+            reads the files; ``slice``: a task begins its nth slice; ``rows``: it has decoded the nth
+            records; ``commit``: all tasks are done; ``record`` and ``publish``: as in `Trap`. If Spark
+            reads the files, there is no ``slice``, and a task has few ``rows``.
         batch: number of the batch.
     """
 
@@ -54,6 +73,41 @@ class BatchTrap(Trap):
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return `call` with the trap at its nth call."""
         return self._around(call, lambda *_, **__: True, itertools.count(1))
+
+    def in_agent(self, call: str = "") -> bool:
+        """Return whether the step is in this call of the agent, or in any, if Spark reads the files."""
+        return self.at in _CALLS and call in ("", _CALLS[self.at][0])
+
+    def around_call(
+        self, made: Callable[[], Any], planner: ScanPlanner, request: Mapping[str, Any]
+    ) -> Callable[[], Any]:
+        """Return a call of the agent with the trap, which is in this call.
+
+        Args:
+            made: the call.
+            planner: handles it.
+            request: its request.
+        """
+        method = _CALLS[self.at][1]
+        if not method:
+            return self.around(made)
+        table = planner._query(request).ingest.state._table
+        setattr(table, method, self.around(getattr(table, method)))
+        return made
+
+    def in_tasks(self, rows: DataFrame) -> DataFrame:
+        """Return rows that Spark has read with the trap, which is at ``rows``."""
+
+        def trapped(batches: Iterator[Any]) -> Iterator[Any]:
+            context = TaskContext.get()
+            assert context is not None
+            here = context.getLocalProperty("streaming.sql.batchId") == str(self.batch)
+            for number, batch in enumerate(batches, 1):
+                yield batch
+                if here and number == self.nth:
+                    self.spring()
+
+        return rows.mapInArrow(trapped, rows.schema)
 
 
 def trapped(trap: BatchTrap) -> tuple[type[IngestDataSource], type[CommitlogDataSource]]:

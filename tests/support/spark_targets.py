@@ -22,7 +22,7 @@ from commitlog.spark.schema import dump_schema
 from commitlog.spark.targets.output import ReadOptions
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_table_url
-from support.s3a import s3a_settings
+from support.s3a import s3a_settings_of_bucket
 from support.selection import with_all
 from support.spark_jobs import PARTS, PROTOCOL, Job
 
@@ -194,10 +194,7 @@ def new_place(way: str, directory: Path, ministack: Callable[[], Ministack]) -> 
         "secretAccessKey": server.secret_access_key,
     }
     of_table = {f"table.{name}": value for name, value in given.items()}
-    hadoop = {
-        name.removeprefix("spark.hadoop.").replace("fs.s3a.", f"fs.s3a.bucket.{bucket}."): value
-        for name, value in s3a_settings(server).items()
-    }
+    hadoop = s3a_settings_of_bucket(server, bucket)
     return Place(
         url=f"s3://{bucket}/{quote(_NAME)}",
         options={**given, **of_table, "commit": "lease", "table": table},

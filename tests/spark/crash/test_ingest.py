@@ -1,26 +1,30 @@
 """Exactly-once ingest from end to end: drivers are killed, or run twice, at each step of a batch.
 
 Files are ingested, their records transformed and committed to an output: from directory to directory
-with the state in SQLite, and on S3 with state and leases in DynamoDB. One driver process has a query for
-each place and step, so that one kill is enough.
+with the state in SQLite, and on S3 with state and leases in DynamoDB. Python workers read the files, or
+Spark's own readers do, and the commit agent plans. One driver process has a query for each place and
+step, so that one kill is enough.
 """
 
 from __future__ import annotations
 
+import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from attrs import evolve, frozen
 
 from support.selection import wanted
+from support.spark_cluster import HOSTS, Workers
 from support.spark_driver import Driver
-from support.spark_gates import Gate
+from support.spark_gates import PATIENCE, Gate
 from support.spark_ingest import Landing, new_landing
 from support.spark_ingest_traps import BatchTrap
 
@@ -75,6 +79,7 @@ STEPS = {
     "before Spark's offset log": Step.at("latestOffset", "planned", after=True),
     "before Spark asks for partitions": Step.at("partitions", "offset"),
     "before tasks": Step.at("partitions", "offset", after=True),
+    "before Spark asks for files": Step.at("files", "offset"),
     "when some slices are read": Step.at("slice", "offset", nth=2),
     "in a slice": Step.at("rows", "offset"),
     "before the commit record": Step.at("record", "offset"),
@@ -83,9 +88,14 @@ STEPS = {
 }
 
 
-#: On S3, the steps whose requests differ from those of a directory; the campaign has all steps.
+#: The steps that only one of the two ways to read has.
+BY_PYTHON = ("when some slices are read",)
+BY_SPARK = ("before Spark asks for files",)
+
+#: On S3, the steps whose requests differ from those of a directory; by Spark, those at which other
+#: processes work, or the requests differ. The campaign has all steps.
 CASES = (
-    [("local", name) for name in STEPS]
+    [("local", name) for name in STEPS if name not in BY_SPARK]
     + [
         ("s3", name)
         for name in (
@@ -98,12 +108,26 @@ CASES = (
         )
     ]
     + [
-        # Spark's own readers.
         ("local by Spark", name)
         for name in (
+            "after the query takes the source",
+            "before the epoch is stored",
+            "before Spark's offset log",
+            "before Spark asks for partitions",
+            "before Spark asks for files",
+            "in a slice",
             "before the commit record",
             "before it is published",
             "before Spark's commit log",
+        )
+    ]
+    + [
+        ("s3 by Spark", name)
+        for name in (
+            "before Spark's offset log",
+            "before Spark asks for files",
+            "in a slice",
+            "before it is published",
         )
     ]
 )
@@ -135,17 +159,7 @@ def waiting(
     stack: ExitStack, scratch: Path, trapped: Iterable[tuple[Landing, BatchTrap]]
 ) -> tuple[Driver, list[Held]]:
     """Return a separate driver, and its queries, which wait at their traps or have ended."""
-    traps, gates = list(trapped), []
-    for number, (landing, trap) in enumerate(traps):
-        gates.append(stack.enter_context(Gate()))
-        trap = evolve(trap, port=gates[-1].port)
-        traps[number] = landing, trap
-    flows = [evolve(landing.flow, trap=trap) for landing, trap in traps]
-    driver = stack.enter_context(Driver(scratch, flows, program="support.spark_ingest"))
-    held = [
-        Held(landing, gate, job)
-        for (landing, _), gate, job in zip(traps, gates, driver.jobs, strict=True)
-    ]
+    driver, held = started_driver(stack, scratch, trapped)
     for each in held:
         try:
             each.gate.wait(each.job)
@@ -154,6 +168,27 @@ def waiting(
             # A query may end before its trap, but only without an error.
             each.job.result(timeout=0)
     return driver, held
+
+
+def started_driver(
+    stack: ExitStack,
+    scratch: Path,
+    trapped: Iterable[tuple[Landing, BatchTrap]],
+    conf: Mapping[str, str] | None = None,
+) -> tuple[Driver, list[Held]]:
+    """Return a separate driver, with further settings, and its queries, which get to their traps."""
+    traps, gates = list(trapped), []
+    for number, (landing, trap) in enumerate(traps):
+        gates.append(stack.enter_context(Gate()))
+        trap = evolve(trap, port=gates[-1].port)
+        traps[number] = landing, trap
+    flows = [evolve(landing.flow, trap=trap) for landing, trap in traps]
+    driver = Driver(scratch, flows, program="support.spark_ingest", conf=conf)
+    stack.enter_context(driver)
+    return driver, [
+        Held(landing, gate, job)
+        for (landing, _), gate, job in zip(traps, gates, driver.jobs, strict=True)
+    ]
 
 
 def places(
@@ -209,6 +244,10 @@ ZOMBIES = [
     ("local", "in a slice"),
     ("s3", "before the commit record"),
     ("local", "before Spark's commit log"),
+    ("local by Spark", "before the epoch is stored"),
+    ("s3 by Spark", "before Spark asks for files"),
+    ("local by Spark", "in a slice"),
+    ("local by Spark", "before the commit record"),
 ]
 
 
@@ -241,6 +280,38 @@ def test_two_drivers_run_one_query(
     landing.audit(spark, query)
 
 
+def test_executors_are_killed(spark: SparkSession, tmp_path: Path, ministack: Ministack) -> None:
+    """Their host starts others, and the queries go on. What the dead had read is there once."""
+    ways = ["local", "local by Spark", "s3 by Spark"]
+    conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+    with ExitStack() as stack:
+        workers = stack.enter_context(Workers(tmp_path, HOSTS[:1]))
+        conf["spark.master"] = workers.master
+        trapped = places([(way, "in a slice") for way in ways], tmp_path, ministack)
+        held = started_driver(stack, tmp_path, trapped, conf)[1]
+        left = list(held)
+        while left:
+            # The cluster has one core, and the driver one query at a time.
+            [gate] = select.select([each.gate for each in left], [], [], PATIENCE)[0]
+            gate.wait()
+            kill_executor_of(gate)
+            left = [each for each in left if each.gate is not gate]
+        for each in held:
+            assert each.job.exception() is None
+    for each in held:
+        each.landing.put("later.txt", "Zeile 1", "nachher")
+        each.landing.audit(spark, each.landing.flow.run(spark))
+
+
+def kill_executor_of(gate: Gate) -> None:
+    """Kill the executor whose Python worker waits at a gate, and the worker, which would outlive it."""
+    above = psutil.Process(gate.pid).parents()
+    [executor] = [each for each in above if any("ExecutorBackend" in word for word in each.cmdline())]
+    executor.kill()
+    psutil.wait_procs([executor], timeout=PATIENCE)
+    gate.kill()
+
+
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
 def test_drivers_are_killed_again_and_again(
@@ -251,7 +322,15 @@ def test_drivers_are_killed_again_and_again(
     campaign_seed: int,
 ) -> None:
     """Drivers are killed one after another, at any step of any batch, while new files arrive."""
-    anywhere = [(step.trap, batch) for step in STEPS.values() for batch in range(4)]
+    anywhere = {
+        way: [
+            (step.trap, batch)
+            for name, step in STEPS.items()
+            for batch in range(4)
+            if name not in others
+        ]
+        for way, others in (("", BY_SPARK), (" by Spark", BY_PYTHON))
+    }
     deadline = time.monotonic() + campaign_seconds
     seed = campaign_seed
     while seed == campaign_seed or time.monotonic() < deadline:
@@ -264,19 +343,19 @@ def test_drivers_are_killed_again_and_again(
                 "maxBytesPerTrigger": str(random.choice([1000, 2500, 100_000])),
                 "sliceBytes": str(random.choice([300, 1024, 10_000])),
             }
-            where = tmp_path / f"{seed}-{number}"
-            way = random.choice(["local", "s3"])
-            landings.append(new_landing(way, where, lambda: ministack, **limits))
-            filled(landings[-1])
+            place, by = random.choice(["local", "s3"]), random.choice(list(anywhere))
+            landing = new_landing(place, tmp_path / f"{seed}-{number}", lambda: ministack, **limits)
+            landings.append((landing.by_spark() if by else landing, by))
+            filled(landing)
         for death in range(random.randint(1, 3)):
             traps = []
-            for landing in landings:
-                trap, batch = random.choice(anywhere)
+            for landing, by in landings:
+                trap, batch = random.choice(anywhere[by])
                 traps.append((landing, evolve(trap, batch=batch + 2 * death)))
             with ExitStack() as stack:
                 waiting(stack, tmp_path, traps)[0].kill()
-            for landing in landings:
+            for landing, _ in landings:
                 landing.put(f"later-{death}.txt", "Zeile 1", f"nach Tod {death}")
-        for landing in landings:
+        for landing, _ in landings:
             landing.audit(spark, landing.flow.run(spark))
         seed += 1

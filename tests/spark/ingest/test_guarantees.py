@@ -18,6 +18,7 @@ import pytest
 from attrs import evolve
 from pyspark.errors import StreamingQueryException
 
+from support.agent import ingest_trapped
 from support.selection import with_all, with_all_but
 from support.spark_gates import Gate
 from support.spark_ingest import Landing, new_landing
@@ -43,6 +44,15 @@ def local(tmp_path: Path) -> Landing:
 def s3(tmp_path: Path, ministack: Ministack) -> Landing:
     """A prefix on S3 with its state in DynamoDB, and a query that copies it to another prefix."""
     return new_landing("s3", tmp_path, lambda: ministack)
+
+
+#: Who reads the files: Python workers, or Spark's own readers.
+READERS = ["python", with_all("spark")]
+
+
+def read_by(reader: str, landing: Landing) -> Landing:
+    """Return the same place read by one of `READERS`."""
+    return landing.by_spark() if reader == "spark" else landing
 
 
 @contextmanager
@@ -177,9 +187,10 @@ def test_a_key_that_is_no_path_is_reported(
 
 
 @pytest.mark.all
-def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing, reader: str) -> None:
     """Neither Spark's record of a batch nor a row of the state's table grows with the batch."""
-    landing = local.with_options(maxFilesPerTrigger="10000", partitionBytes="2GiB")
+    landing = read_by(reader, local).with_options(maxFilesPerTrigger="10000", partitionBytes="2GiB")
     top = Path(landing.flow.source["path"])
     for number in range(10_300):
         if number % 1000 == 0:
@@ -274,9 +285,12 @@ def test_files_are_deleted_before_they_are_read(
     ]
 
 
-def test_a_run_of_what_is_available_ends_while_files_arrive(spark: SparkSession, local: Landing) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_a_run_of_what_is_available_ends_while_files_arrive(
+    spark: SparkSession, local: Landing, reader: str
+) -> None:
     """It reads the files from before its start, in batches of the given size; the next run, the rest."""
-    landing = local.with_options(maxFilesPerTrigger="2")
+    landing = read_by(reader, local).with_options(maxFilesPerTrigger="2")
     for name in ("b.txt", "c.txt", "d.txt", "e.txt", "f.txt"):
         landing.put(name, name)
     there = landing.rows_of(*landing.records)
@@ -360,8 +374,9 @@ def test_a_file_may_be_larger_than_a_batch(spark: SparkSession, local: Landing) 
 
 
 @pytest.mark.all
+@pytest.mark.parametrize("reader", READERS)
 def test_checkpoint_and_state_are_restored_lost_and_reset(
-    spark: SparkSession, local: Landing, tmp_path: Path
+    spark: SparkSession, local: Landing, tmp_path: Path, reader: str
 ) -> None:
     """An earlier checkpoint continues if its epochs are kept; any other mismatch is refused.
 
@@ -369,9 +384,10 @@ def test_checkpoint_and_state_are_restored_lost_and_reset(
     """
     state = f"sqlite://{tmp_path}/state.sqlite"
     # State is kept only as long as necessary.
-    landing = local.with_options(maxFilesPerTrigger="1", state=state, remember="window", grace="0s")
+    landing = read_by(reader, local)
+    landing = landing.with_options(maxFilesPerTrigger="1", state=state, remember="window", grace="0s")
     other = new_landing("local", tmp_path / "other", lambda: pytest.fail("no server is needed"))
-    other = other.with_options(state=state)
+    other = read_by(reader, other).with_options(state=state)
     other.put("x.txt", "one")
     other.flow.run(spark)
     for name in ("a.txt", "b.txt", "c.txt", "d.txt", "e.txt"):
@@ -458,3 +474,41 @@ def test_the_process_of_the_source_is_killed(spark: SparkSession, local: Landing
     with pytest.raises(StreamingQueryException):
         evolve(landing.flow, trap=deadly).run(spark)
     landing.audit(spark, landing.flow.run(spark))
+
+
+#: Steps at which the agent is killed, in the order of batches: a call of Spark, before or after it is
+#: answered, or a request to the table.
+DEADLY = [
+    BatchTrap(at="begin", what="die", batch=0),
+    BatchTrap(at="claim", what="die", batch=0),
+    BatchTrap(at="claim", what="die", batch=0, after=True),
+    BatchTrap(at="files", what="die", batch=0),
+    BatchTrap(at="latestOffset", what="die", batch=1),
+    BatchTrap(at="plan", what="die", batch=1, after=True),
+    BatchTrap(at="partitions", what="die", batch=1),
+    BatchTrap(at="plan", what="die", batch=2),
+    BatchTrap(at="latestOffset", what="die", batch=2, after=True),
+    BatchTrap(at="partitions", what="die", batch=2, after=True),
+    BatchTrap(at="files", what="die", batch=2, after=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("way", "deadly"),
+    [
+        ("local", [DEADLY[2], DEADLY[5]]),
+        with_all("local", DEADLY),
+        with_all("s3", DEADLY, marks=[pytest.mark.servers]),
+    ],
+    ids=["local, some", "local", "s3"],
+)
+def test_the_commit_agent_is_killed(
+    spark: SparkSession, request: pytest.FixtureRequest, way: str, deadly: list[BatchTrap]
+) -> None:
+    """If Spark reads the files, another agent answers, whenever it dies, and the query goes on."""
+    landing: Landing = request.getfixturevalue(way).with_options(maxFilesPerTrigger="1").by_spark()
+    for number in range(3):
+        landing.put(f"{number}.txt", "equal", f"Zeile {number}")
+    with ingest_trapped(spark, landing.flow.source["path"], *deadly):
+        query = landing.flow.run(spark)
+    landing.audit(spark, query)
