@@ -299,7 +299,7 @@ class ScanPlanner:
 
         Returns:
             ``groups``: for each set of columns that paths of files have, the names of these columns;
-            ``bytes``: the size of the files.
+            ``bytes``: the size of the files; ``count``: their number.
 
         Raises as `Ingest.partitions`, and `InputUnreadable` or `InvalidPath` for a path.
         """
@@ -307,7 +307,8 @@ class ScanPlanner:
         with query.lock:
             planned = _planned(query, request["start"], request["end"])
             groups = list(dict.fromkeys(tuple(each.values) for each in planned))
-            return {"groups": groups, "bytes": sum(each.slice.size for each in planned)}
+            size = sum(each.slice.size for each in planned)
+            return {"groups": groups, "bytes": size, "count": len(planned)}
 
     def files(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the files of a batch to read; arguments as for `plan`.
@@ -502,10 +503,12 @@ def _check_whole(slice: Slice) -> None:
 def _versions(query: _Query, planned: Sequence[_Planned]) -> list[str | None]:
     """Return the version texts of the files; None for a file to leave out."""
 
+    policies, local = query.options.ingest.settings, query.options.ingest.local
+
     def version(each: _Planned) -> str | None:
-        policies = query.options.ingest.settings
+        replayed = each.epoch != query.ingest.planned
         try:
-            return _version(query, each.file, replayed=each.epoch != query.ingest.planned)
+            return _version(query, each.file, local=local, replayed=replayed)
         except InputChanged as error:
             if policies.changed == "fail":
                 raise
@@ -516,19 +519,19 @@ def _versions(query: _Query, planned: Sequence[_Planned]) -> list[str | None]:
             query.quarantine.report(each.epoch, each.slice, "missing", str(error))
         return None
 
-    if query.options.ingest.local:
+    if local:
         return [version(each) for each in planned]
     with ThreadPoolExecutor(_REQUESTS) as executor:
         return list(executor.map(version, planned))
 
 
-def _version(query: _Query, file: File, *, replayed: bool) -> str:
+def _version(query: _Query, file: File, *, local: bool, replayed: bool) -> str:
     """Return the version text of a file; compare the file if that is necessary.
 
     Raises `InputChanged`, `InputMissing`.
     """
     pinned = Pinned(query.store, file)
-    if not query.options.ingest.local:
+    if not local:
         if replayed:
             pinned.check()
         return file.etag.strip('"')
