@@ -337,7 +337,7 @@ class ScanPlanner:
                     continue
                 if not each.file.size and query.options.ingest.format in _NEVER_EMPTY:
                     raise InputUnreadable(f"{each.file.path!r} is empty: the format has no such file")
-                about = metadata_values(each.file, query.store.url)
+                about = metadata_values(each.file, query.store.url) if query.fields else {}
                 values = [_text(value.as_py()) for value in each.values.values()]
                 found.append(
                     {
@@ -465,10 +465,14 @@ def _planned(query: _Query, start: str | None, end: str) -> list[_Planned]:
     source = query.options.ingest.settings.source
     begin = Offset(source=source, epoch=0).to_json() if start is None else json.loads(start)
     found = []
+    in_directory: dict[str, dict[str, pa.Scalar]] = {}
     for partition in query.ingest.partitions(begin, json.loads(end)):
         for each in partition.slices:
-            check_path(each.file.path)
-            values = _values(query, each.file.path)
+            path = check_path(each.file.path)
+            directory = path.rpartition("/")[0]
+            if directory not in in_directory:
+                in_directory[directory] = _values(query, path)
+            values = in_directory[directory]
             found.append(_Planned(epoch=partition.epoch, slice=each, values=values))
     query.plans.clear()
     query.plans[start, end] = found
