@@ -35,20 +35,17 @@ if TYPE_CHECKING:
 AIMS = {
     "history_growth_time": "<= 1.1",
     "history_growth_memory": "<= 1.1",
-    "small_files_over_builtin": ">= 1.0",
-    "small_files_over_builtin_tuned": ">= 1.0",
-    "large_files_over_builtin": ">= 1.0",
+    "small_files_over_builtin_tuned": ">= 1.3",
     "large_files_over_builtin_tuned": ">= 1.0",
-    "small_files_by_spark_over_builtin_tuned": ">= 1.3",
-    "large_files_by_spark_over_builtin_tuned": ">= 1.0",
-    "small_parquet_by_spark_over_builtin_tuned": ">= 1.3",
-    "large_parquet_by_spark_over_builtin_tuned": ">= 1.0",
+    "small_parquet_over_builtin_tuned": ">= 1.3",
+    "large_parquet_over_builtin_tuned": ">= 1.0",
 }
 
 _PARTS = ("listing", "history", "speed")
 
-#: Our sources, and what tells them in the names of ratios.
-_READERS = {"ours": "", "ours by Spark": "_by_spark"}
+#: Our ways to read, and what tells them in the names of ratios: first the way of a configured session of
+#: classic Spark has.
+_READERS = {"ours": "", "ours by Python": "_by_python"}
 
 #: The ending of a ratio's name, by the source that ours is compared with.
 _RATIO_ENDINGS = {"built-in": "over_builtin", "built-in tuned": "over_builtin_tuned"}
