@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import re
-from typing import Any
 
-import attrs
 import pytest
 from attrs import frozen
 
+from support.constants import value_of
 from support.project import ROOT
 
 _BYTES = {"": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -56,25 +53,6 @@ def _rows() -> list[Row]:
 ROWS = _rows()
 
 
-def _value_of(name: str) -> Any:
-    """Return the value of a constant, or the default of an argument, ``class(argument)``."""
-    name, _, argument = name.rstrip(")").partition("(")
-    parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(["commitlog", *parts[:end]]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[end:]:
-            found = getattr(found, part)
-        break
-    if not argument:
-        return found
-    if attrs.has(found):
-        return getattr(attrs.fields(found), argument).default
-    return inspect.signature(found).parameters[argument].default
-
-
 def test_each_limit_has_a_source() -> None:
     """A limit has a constant, or a link to a page that states it."""
     assert len(ROWS) > 80
@@ -90,7 +68,7 @@ def _constant(row: Row) -> str | None:
 def test_each_number_is_that_of_its_constant(row: Row) -> None:
     """The page has the number that the code has."""
     assert row.constant is not None
-    assert row.number == _value_of(row.constant)
+    assert row.number == value_of(row.constant)
 
 
 def test_all_limits_are_on_the_page() -> None:

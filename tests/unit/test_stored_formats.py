@@ -5,9 +5,12 @@ The samples are in ``tests/fixtures/formats``. Clients that died left each of th
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,8 @@ from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.oplog import Decision, OperationLog
 from commitlog.oplog.codec import Document, encode
 from commitlog.outputs import AbortRecord, Batch, Output, Position
+from commitlog.outputs.manifest import Manifests
+from commitlog.outputs.records import Manifest
 from commitlog.stores.api import Staged
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.memory import MemoryStore
@@ -580,3 +585,142 @@ def test_a_local_directory_goes_on(sample: Sample, tmp_path: Path) -> None:
         client.put_if_match("a/b", b"2", etag=values["etag"])
         with pytest.raises(PreconditionFailed):
             client.put_if_match("a/b", b"3", etag=values["etag"])
+
+
+# -- later formats -------------------------------------------------------------------------------------
+
+
+def later_output(path: str, change: Callable[[bytes], bytes]) -> Callable[[], object]:
+    """Return a function that reads an output in which one object was changed."""
+
+    def read() -> object:
+        store, _, output = opened_output(Sample.read(VERSION, "listed-output"))
+        [found] = [info.path for info in store.list("out/") if info.path.endswith(path)]
+        store.put(found, change(store.get(found).data))
+        return output.recover(older_than=1e9)
+
+    return read
+
+
+def raised(data: bytes) -> bytes:
+    """Return a record with the format after the present one."""
+    assert b'"format":1' in data
+    return data.replace(b'"format":1', b'"format":2')
+
+
+def other_mode(data: bytes) -> bytes:
+    """Return a commit with a mode of a later version."""
+    body = {name: value for name, value in json.loads(data).items() if name not in _ENVELOPE}
+    return encode(Document("commit", {**body, "mode": "overwrite-rows"}))
+
+
+def later_manifest() -> object:
+    """Read a manifest of a later format."""
+    data = gzip.compress(b'{"format": 2, "kind": "manifest"}')
+    store = ConditionalStore(MemoryStore())
+    store.put("manifests/m", data)
+    manifest = Manifest(name="m", sha256=hashlib.sha256(data).hexdigest(), files=0, rows=None, bytes=0)
+    return list(Manifests(store, "manifests").files(manifest))
+
+
+def later_buckets() -> object:
+    """Use a table of leases whose list of buckets has a later format."""
+    sample = Sample.read(VERSION, "leases")
+    table = sample.fill_table(memory_table(LEASE_SCHEMA))
+    item = table.get(Key("../PROBE/", "buckets"))
+    assert item is not None
+    table.put({**item, "buckets": str(item["buckets"]).replace('"format": 1', '"format": 2')})
+    return ConditionalStore(Unenforced(sample.store(sample.clock)), table=table).probe()
+
+
+def later_verdict() -> object:
+    """Use a table of leases whose probe report has a later format."""
+    sample = Sample.read(VERSION, "leases")
+    table = sample.fill_table(memory_table(LEASE_SCHEMA))
+    item = table.get(Key("../PROBE/s3://bucket", "put-if-absent"))
+    assert item is not None
+    table.put({**item, "verdict": str(item["verdict"]).replace('"format": 1', '"format": 3')})
+    return ConditionalStore(Unenforced(sample.store(sample.clock)), table=table).probe()
+
+
+def later_source() -> object:
+    """Read the state of a source that a later version wrote."""
+    table = Sample.read(VERSION, "ingest").fill_table(memory_table(INGEST_SCHEMA))
+    item = table.get(Key("events", "list"))
+    assert item is not None
+    table.put({**item, "body": raised(bytes(item["body"]))})
+    return StateTable(table, "events").read()
+
+
+def later_position() -> object:
+    """Read a position of a later format."""
+    stored = Sample.read(VERSION, "listed-output").values["position"]
+    return Position.from_json({**stored, "format": 2})
+
+
+def later_offset() -> object:
+    """Read an offset of a later format."""
+    stored = Sample.read(VERSION, "ingest").values["log"][0]
+    return Offset.from_json({**stored, "format": 2}, source="events")
+
+
+def later_report() -> object:
+    """Read a probe report of a later format."""
+    stored = Sample.read(VERSION, "probe-reports").values["format-2"]
+    return ProbeReport.from_json(stored.replace('"format": 2', '"format": 3'))
+
+
+_LATER: dict[str, Callable[[], object]] = {
+    "record": later_output("00000000000000000011.json", raised),
+    "success": later_output("_SUCCESS", raised),
+    "mode": later_output("00000000000000000011.json", other_mode),
+    "manifest": later_manifest,
+    "buckets": later_buckets,
+    "report in a table": later_verdict,
+    "report in a file": later_report,
+    "source": later_source,
+    "position": later_position,
+    "offset": later_offset,
+}
+
+
+@pytest.mark.parametrize("kind", _LATER)
+def test_a_later_format_is_refused(kind: str) -> None:
+    """The error says that the data are newer than the program."""
+    with pytest.raises(FormatTooNew):
+        _LATER[kind]()
+
+
+def test_a_later_checkpoint_of_an_output_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has all that a checkpoint has."""
+
+    def change(data: bytes) -> bytes:
+        return gzip.compress(gzip.decompress(data).replace(b'"format": 1', b'"format": 2', 1))
+
+    sample = Sample.read(VERSION, "listed-output")
+    store, _, output = opened_output(sample)
+    before = output.snapshot()
+    [found] = [info.path for info in store.list("out/_commitlog/checkpoints/")]
+    store.put(found, change(store.get(found).data))
+    assert opened_again(store, output).snapshot() == before
+    assert "is skipped" in caplog.text
+    assert store.head(found), "it was left there"
+
+
+def test_later_tables_and_directories_are_refused(tmp_path: Path) -> None:
+    """A whole file of SQLite is refused by its number."""
+    sql = "\n".join(Sample.read(VERSION, "sqlite-leases").values["sql"])
+    file = tmp_path / "leases.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(sql + "UPDATE commitlog_table SET format = 2")
+        connection.commit()
+    url = parse_table_url(f"sqlite://{file}")
+    table = SqliteTable(url, LEASE_SCHEMA, clock=ManualClock())
+    with closing(table), pytest.raises(FormatTooNew):
+        table.check()
+    with closing(LocalStore(f"file://{tmp_path}/lake")) as store:
+        store.put("a", b"1")
+    with closing(sqlite3.connect(tmp_path / "lake/.commitlog/index.sqlite")) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with closing(LocalStore(f"file://{tmp_path}/lake")) as store, pytest.raises(FormatTooNew):
+        store.put("b", b"2")
