@@ -1,4 +1,4 @@
-"""Cases that only a run with ``--all`` has, and the cases of the present run."""
+"""Cases that only a run with ``--all`` or a campaign has, and the cases of the present run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-__all__ = ["one_in", "wanted", "with_all", "with_all_but"]
+__all__ = ["in_campaigns", "one_in", "wanted", "with_all", "with_all_but"]
 
 
 def with_all(*values: object, marks: Sequence[pytest.MarkDecorator] = ()) -> Any:
     """Return one case of a parametrized test that runs only with ``--all``."""
     return pytest.param(*values, marks=[pytest.mark.all, *marks])
+
+
+def in_campaigns(*values: object, marks: Sequence[pytest.MarkDecorator] = ()) -> Any:
+    """Return one case of a parametrized test that runs only in campaigns: with ``-m campaign``."""
+    return pytest.param(*values, marks=[pytest.mark.campaign, *marks])
 
 
 def with_all_but(keep: Callable[..., bool], cases: Iterable[Any]) -> list[Any]:

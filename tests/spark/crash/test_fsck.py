@@ -1,6 +1,7 @@
 """fsck by Spark is killed in the middle of each mode, runs twice at once, and runs while clients write.
 
-A killed driver makes one call for each step, so that one kill is enough.
+A killed driver makes one call for each step, so that one kill is enough. Further steps run in campaigns:
+``python -m pytest -m campaign tests/spark/crash/test_fsck.py``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from commitlog.urls import Url, parse_table_url
 from support.damage import lose, wrong_record
 from support.namespace_clients import Client
 from support.restore import LAKE, World, fill
-from support.selection import wanted
+from support.selection import in_campaigns, wanted
 from support.spark_cluster import Workers
 from support.spark_driver import Driver
 from support.spark_fsck import FsckCall, Stop, running
@@ -269,32 +270,32 @@ CHECKS: Mapping[str, Callable[[SparkSession, Place, FsckCall], None]] = {
 # -- processes that die --------------------------------------------------------------------------------
 
 DEATHS = [
-    ("verify", "log"),
-    ("verify", "table"),
+    in_campaigns("verify", "log"),
+    in_campaigns("verify", "table"),
     ("verify", "fold"),
-    ("verify", "report"),
+    in_campaigns("verify", "report"),
     ("verify", "reported"),
-    ("repair", "fold"),
+    in_campaigns("repair", "fold"),
     ("repair", "pending"),
     ("repair", "change"),
     ("repair", "changed"),
-    ("repair", "reported"),
-    ("restore", "log"),
+    in_campaigns("repair", "reported"),
+    in_campaigns("restore", "log"),
     ("restore", "fold"),
     ("restore", "epoch"),
     ("restore", "parts"),
-    ("restore", "marker"),
+    in_campaigns("restore", "marker"),
     ("restore", "claim"),
     ("restore", "rows"),
     ("restore", "metadata"),
-    ("restore", "report"),
-    ("replace", "claim"),
+    in_campaigns("restore", "report"),
+    in_campaigns("replace", "claim"),
     ("replace", "removal"),
-    ("replace", "rows"),
-    ("relog", "table"),
+    in_campaigns("replace", "rows"),
+    in_campaigns("relog", "table"),
     ("relog", "epoch"),
-    ("relog", "parts"),
-    ("relog", "marker"),
+    in_campaigns("relog", "parts"),
+    in_campaigns("relog", "marker"),
     ("relog", "metadata"),
 ]
 
@@ -344,17 +345,17 @@ def test_a_driver_is_killed(
 
 
 WORKERS = [
-    ("verify", "log"),
-    ("verify", "table"),
+    in_campaigns("verify", "log"),
+    in_campaigns("verify", "table"),
     ("verify", "fold"),
     ("repair", "fold"),
-    ("restore", "log"),
-    ("restore", "fold"),
-    ("restore", "parts"),
+    in_campaigns("restore", "log"),
+    in_campaigns("restore", "fold"),
+    in_campaigns("restore", "parts"),
     ("restore", "rows"),
     ("replace", "removal"),
-    ("replace", "rows"),
-    ("relog", "table"),
+    in_campaigns("replace", "rows"),
+    in_campaigns("relog", "table"),
     ("relog", "parts"),
 ]
 
@@ -442,7 +443,16 @@ def rivals(
         yield {name: Rival(driver, number, *held[number]) for number, name in enumerate(names)}
 
 
-@pytest.mark.parametrize("name", RACES)
+#: The races of each run with ``--all``; campaigns have the others.
+SOME_RACES = (
+    "two repairs",
+    "two restores, while one writes",
+    "two replacing restores, while one removes",
+    "two rewrites, one of which has claimed the log",
+)
+
+
+@pytest.mark.parametrize("name", [name if name in SOME_RACES else in_campaigns(name) for name in RACES])
 def test_two_calls_at_once(spark: SparkSession, rivals: dict[str, Rival], name: str) -> None:
     """Both have the same result, or the one that began last continues, and the other one says so.
 
@@ -477,8 +487,19 @@ def test_two_calls_at_once(spark: SparkSession, rivals: dict[str, Rival], name: 
 #: Operations of each client before a call, during it, and after it.
 EACH = 8
 
-#: The kinds of tables; those in DynamoDB are on a local server.
-TABLES = ["sqlite", pytest.param("dynamodb", marks=pytest.mark.servers)]
+
+def beside_clients(*steps: str, some: str) -> list[Any]:
+    """Return cases for tables in SQLite and in DynamoDB, on a local server; campaigns have most steps.
+
+    Args:
+        steps: the steps of each.
+        some: the step of each run with ``--all``.
+    """
+    cases = []
+    for step in steps:
+        case = pytest.param if step == some else in_campaigns
+        cases += [case("sqlite", step), case("dynamodb", step, marks=[pytest.mark.servers])]
+    return cases
 
 
 @pytest.fixture
@@ -511,7 +532,9 @@ def work(started: Sequence[Client]) -> None:
         client.go_on(EACH)
 
 
-@pytest.mark.parametrize("step", ["log", "table", "fold", "report"])
+@pytest.mark.parametrize(
+    "step", [in_campaigns("log"), "table", in_campaigns("fold"), in_campaigns("report")]
+)
 def test_a_check_beside_clients_has_no_false_findings(
     spark: SparkSession, tmp_path: Path, step: str
 ) -> None:
@@ -532,8 +555,9 @@ def test_a_check_beside_clients_has_no_false_findings(
                 client.check(lake)
 
 
-@pytest.mark.parametrize("server", TABLES, indirect=True)
-@pytest.mark.parametrize("step", ["pending", "fold", "change"])
+@pytest.mark.parametrize(
+    ("server", "step"), beside_clients("pending", "fold", "change", some="change"), indirect=["server"]
+)
 def test_a_repair_beside_clients_keeps_what_they_wrote(
     spark: SparkSession, tmp_path: Path, server: Ministack | None, step: str
 ) -> None:
@@ -555,8 +579,9 @@ def test_a_repair_beside_clients_keeps_what_they_wrote(
         assert lake.maintenance.fsck(grace=0, pending=0, objects=True, orphans=True).is_clean
 
 
-@pytest.mark.parametrize("server", TABLES, indirect=True)
-@pytest.mark.parametrize("step", ["log", "epoch", ""])
+@pytest.mark.parametrize(
+    ("server", "step"), beside_clients("log", "epoch", "", some="epoch"), indirect=["server"]
+)
 def test_a_restore_fences_clients_that_go_on(
     spark: SparkSession, tmp_path: Path, server: Ministack | None, step: str
 ) -> None:
@@ -609,7 +634,8 @@ def test_a_rewrite_fences_clients_that_go_on(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("mode", "step"), [("verify", "fold"), ("restore", "rows"), ("replace", "removal")]
+    ("mode", "step"),
+    [in_campaigns("verify", "fold"), ("restore", "rows"), in_campaigns("replace", "removal")],
 )
 def test_a_host_of_a_cluster_is_killed(
     spark: SparkSession, tmp_path: Path, mode: str, step: str
