@@ -197,6 +197,8 @@ class Bucket:
             return RequestExpired(f"{what}: {status} {code}: the store says that it came too late")
         if code in _DAMAGED:
             return Unavailable(f"{what}: {status} {code}: {first_line(message)}; try again")
+        if request.method == "HEAD" and status == 403:  # its answer has no text
+            message = "a HEAD needs s3:GetObject, and s3:ListBucket if there is no such object"
         if region := response.headers.get("x-amz-bucket-region"):
             message = f"{first_line(message)} (the bucket is in region {region})"
         return common_error(what, status, code, message)
