@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
 import pytest
-from attrs import evolve, field, frozen
+from attrs import evolve
 from click.testing import CliRunner
 
 import commitlog
@@ -24,22 +23,13 @@ from commitlog.outputs import Mode, Output, Visibility
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_table_url
+from support.permissions import Needed, Sent, allows, needed_by
 from support.project import ROOT
 from support.servers import Juicefs, Ministack, Seaweedfs
 
 pytestmark = pytest.mark.servers
 
 DOCS = ROOT / "docs"
-
-
-@frozen
-class Sent:
-    """A request that was sent."""
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes
 
 
 @pytest.fixture
@@ -150,44 +140,6 @@ def test_the_writes_to_a_table_of_leases_match_the_page(
 # -- permissions -------------------------------------------------------------------------------------
 
 
-@frozen
-class Needed:
-    """A permission that a request needs."""
-
-    action: str
-    resource: str
-    prefix: str | None = field(default=None)
-
-
-def _needed(each: Sent) -> Iterator[Needed]:
-    """Yield the permissions that AWS requires for a request."""
-    if "x-amz-target" in each.headers:
-        action = each.headers["x-amz-target"].partition(".")[2]
-        table = json.loads(each.body)["TableName"]
-        yield Needed(f"dynamodb:{action}", f"arn:aws:dynamodb:REGION:ACCOUNT:table/{table}")
-        return
-    parts = urlsplit(each.target)
-    query = parse_qs(parts.query, keep_blank_values=True)
-    bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
-    place = f"arn:aws:s3:::{bucket}/{key}"
-    prefix = query.get("prefix", [None])[0]
-    if not key and "delete" in query:
-        for name in re.findall(r"<Key>(.*?)</Key>", each.body.decode()):
-            yield Needed("s3:DeleteObject", f"arn:aws:s3:::{bucket}/{name}")
-    elif not key:
-        action = "ListBucketMultipartUploads" if "uploads" in query else "ListBucket"
-        yield Needed(f"s3:{action}", f"arn:aws:s3:::{bucket}", prefix)
-    elif each.method == "DELETE":
-        yield Needed("s3:AbortMultipartUpload" if "uploadId" in query else "s3:DeleteObject", place)
-    elif each.method in ("GET", "HEAD"):
-        yield Needed("s3:ListMultipartUploadParts" if "uploadId" in query else "s3:GetObject", place)
-    else:
-        yield Needed("s3:PutObject", place)
-        if "x-amz-copy-source" in each.headers:
-            source = unquote(each.headers["x-amz-copy-source"]).lstrip("/")
-            yield Needed("s3:GetObject", f"arn:aws:s3:::{source}")
-
-
 def _policy(bucket: str, table: str) -> list[dict[str, Any]]:
     """Return the statements of the policy in docs/operations.md, for a bucket and a table."""
     text = (DOCS / "operations.md").read_text()
@@ -199,22 +151,6 @@ def _policy(bucket: str, table: str) -> list[dict[str, Any]]:
     )
     statements: list[dict[str, Any]] = json.loads(policy)["Statement"]
     return statements
-
-
-def _many(value: str | list[str]) -> list[str]:
-    return [value] if isinstance(value, str) else value
-
-
-def _allows(statement: Mapping[str, Any], needed: Needed) -> bool:
-    prefixes = statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
-    return (
-        needed.action in _many(statement["Action"])
-        and any(fnmatch.fnmatchcase(needed.resource, each) for each in _many(statement["Resource"]))
-        and (
-            prefixes is None
-            or any(fnmatch.fnmatchcase(needed.prefix or "", each) for each in _many(prefixes))
-        )
-    )
 
 
 def test_the_policy_of_the_page_allows_all_requests(
@@ -260,8 +196,8 @@ def test_the_policy_of_the_page_allows_all_requests(
     refused = {
         needed
         for each in sent
-        for needed in _needed(each)
-        if not any(_allows(statement, needed) for statement in policy)
+        for needed in needed_by(each)
+        if not any(allows(statement, needed) for statement in policy)
     }
     assert not refused
     assert any(f"/{bucket}/.commitlog-probe-" in unquote(each.target) for each in sent)
@@ -277,4 +213,4 @@ def test_the_policy_of_the_page_is_limited() -> None:
         Needed("dynamodb:PutItem", "arn:aws:dynamodb:REGION:ACCOUNT:table/other"),
         Needed("dynamodb:PutItem", "arn:aws:dynamodb:eu-south-9:ACCOUNT:table/commits"),
     ]
-    assert not [each for each in outside if any(_allows(one, each) for one in statements)]
+    assert not [each for each in outside if any(allows(one, each) for one in statements)]

@@ -1,16 +1,22 @@
-"""The policies in `deploy/iam`: each allows the requests of its role, and nothing else."""
+"""The policies in `deploy/iam`: each allows the requests of its role, and nothing else.
+
+With one action taken away, an operation fails with `AccessDenied`, and leaves nothing half done.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from commitlog.aws.connections import ConnectionPool
+from commitlog.errors import AccessDenied
 from support.permissions import Gate, allows, statements_of
 from support.project import ROOT
-from support.roles import ROLES, Site
+from support.roles import ROLES, Site, Step
 from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
@@ -20,6 +26,15 @@ _DIRECTORY = ROOT / "deploy" / "iam"
 
 def _policy(role: str) -> str:
     return (_DIRECTORY / f"{role}.json").read_text()
+
+
+def _actions(role: str) -> list[str]:
+    """Return the actions that the policy of a role allows."""
+    found: set[str] = set()
+    for statement in json.loads(_policy(role))["Statement"]:
+        actions = statement["Action"]
+        found |= {actions} if isinstance(actions, str) else set(actions)
+    return sorted(found)
 
 
 @contextmanager
@@ -86,3 +101,28 @@ def test_a_policy_allows_what_its_role_needs_and_nothing_else(
 
 def _many(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
+
+
+def _steps_with(role: str, action: str, recorded: dict[str, dict[str, tuple[Site, Gate]]]) -> list[Step]:
+    return [ROLES[role][name] for name, (_, gate) in recorded[role].items() if action in gate.actions]
+
+
+@pytest.mark.parametrize(
+    ("role", "action"), [(role, action) for role in ROLES for action in _actions(role)]
+)
+def test_an_operation_without_an_action_fails_whole(
+    role: str, action: str, ministack: Ministack, recorded: Any
+) -> None:
+    """The error names the action. If the action only tidies up, another operation does that later."""
+    steps = _steps_with(role, action, recorded)
+    step = next((each for each in steps if action not in each.later), steps[0])
+    site, gate = Site.on(ministack), Gate(denied=action)
+    step.prepare(site)
+    with _gate(gate):
+        if action in step.later:
+            step.run(site)
+        else:
+            with pytest.raises(AccessDenied, match=action):
+                step.run(site)
+    assert gate.refused
+    step.check(site)

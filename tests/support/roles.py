@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
@@ -456,6 +456,9 @@ def _change_namespace(site: Site) -> None:
         assert [found.name for found in lake.list("moved")] == ["e"]
 
 
+_BROKEN = "the disk is broken"
+
+
 class _Broken(io.RawIOBase):
     """A body that ends with an error after its first part."""
 
@@ -467,13 +470,17 @@ class _Broken(io.RawIOBase):
         """Return another part, or raise."""
         self._left -= 1
         if not self._left:
-            raise OSError("the disk is broken")
+            raise OSError(_BROKEN)
         return bytes(9 * 1024 * 1024)
 
 
 def _fail_upload(site: Site) -> None:
-    with site.namespace() as lake, suppress(OSError):
-        lake.write("broken", _Broken())  # type: ignore[arg-type]
+    with site.namespace() as lake:
+        try:
+            lake.write("broken", _Broken())  # type: ignore[arg-type]
+        except OSError as error:
+            if str(error) != _BROKEN:
+                raise
 
 
 # -- operators -----------------------------------------------------------------------------------------
@@ -567,6 +574,18 @@ def _check_tables(site: Site) -> None:
             assert info.schema.ttl_attribute == schema.ttl_attribute
 
 
+#: Actions without which a job is committed: uploads of lost tasks stay until a recovery.
+_UPLOADS = frozenset({"s3:AbortMultipartUpload", "s3:ListBucketMultipartUploads"})
+
+#: The same, and the job raises `PublishIncomplete`: files that it has replaced stay until a recovery.
+_REPLACED = _UPLOADS | {"s3:DeleteObject"}
+
+#: Actions without which a change of a namespace is done: its entry in the log stays pending.
+_ENTRIES = frozenset({"s3:DeleteObject"})
+
+#: Actions without which a description of a table lacks its expiry or tags.
+_DETAILS = frozenset({"dynamodb:DescribeTimeToLive", "dynamodb:ListTagsOfResource"})
+
 #: The steps of each role. A step uses all that the earlier ones of its role do not.
 ROLES: dict[str, dict[str, Step]] = {
     "reader": {
@@ -580,7 +599,7 @@ ROLES: dict[str, dict[str, Step]] = {
         "conditional writes with leases": Step(
             prepare=_put_objects, run=_write_conditionally(True), check=_check_objects
         ),
-        "job": Step(run=_write_job(False), check=_check_output),
+        "job": Step(run=_write_job(False), check=_check_output, later=_UPLOADS),
         "abort": Step(run=_abort_job, check=_check_output),
         "rename": Step(prepare=_put_objects, run=_rename),
     },
@@ -590,8 +609,12 @@ ROLES: dict[str, dict[str, Step]] = {
         "collect": Step(prepare=_overwrite_logged, run=_collect, check=_check_logged),
     },
     "compactor": {
-        "compact": Step(prepare=_several_jobs, run=_compact(False), check=_check_output),
-        "compact with leases": Step(prepare=_several_jobs, run=_compact(True), check=_check_output),
+        "compact": Step(
+            prepare=_several_jobs, run=_compact(False), check=_check_output, later=_REPLACED
+        ),
+        "compact with leases": Step(
+            prepare=_several_jobs, run=_compact(True), check=_check_output, later=_REPLACED
+        ),
         "abort": Step(prepare=_several_jobs, run=_abort_compaction, check=_check_output),
     },
     "ingest": {
@@ -604,20 +627,20 @@ ROLES: dict[str, dict[str, Step]] = {
         "bound": Step(prepare=_fill, run=_read_bound),
     },
     "namespace-writer": {
-        "change": Step(prepare=_fill, run=_change_namespace, check=_check_namespace),
-        "failed upload": Step(prepare=_fill, run=_fail_upload, check=_check_namespace),
+        "change": Step(prepare=_fill, run=_change_namespace, check=_check_namespace, later=_ENTRIES),
+        "failed upload": Step(prepare=_fill, run=_fail_upload, check=_check_namespace, later=_UPLOADS),
     },
     "operator": {
-        "create": Step(run=Site.create_namespace),
+        "create": Step(run=Site.create_namespace, later=_ENTRIES),
         "maintain": Step(prepare=_fill, run=_maintain, check=_check_namespace),
         "restore": Step(prepare=_fill, run=_restore, check=_restore),
         "output": Step(prepare=_leave_job, run=_recover(False), check=_check_output),
-        "leases": Step(run=_look_at_leases),
+        "leases": Step(run=_look_at_leases, later=_DETAILS),
         "uploads": Step(prepare=_leave_uploads, run=_abort_uploads, check=_check_uploads),
         "probe": Step(run=_probe),
         "ingest": Step(prepare=_ingested, run=_look_at_ingest, check=_check_reset),
     },
     "table-administrator": {
-        "create": Step(prepare=_drop_tables, run=_create_tables, check=_check_tables),
+        "create": Step(prepare=_drop_tables, run=_create_tables, check=_check_tables, later=_DETAILS),
     },
 }
