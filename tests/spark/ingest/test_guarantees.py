@@ -398,13 +398,15 @@ def test_checkpoint_and_state_are_restored_lost_and_reset(
     kept = tmp_path / "kept"
     shutil.copytree(checkpoint, kept)
 
-    back(checkpoint, 3)
+    # Spark asks a source in Java for the last committed batch, too, and does not run it.
+    again = [3, 4] if reader == "python" else [4]
+    back(checkpoint, again[0])
     query = landing.flow.run(spark)
-    assert [progress.batchId for progress in query.recentProgress][:2] == [3, 4]
+    assert [progress.batchId for progress in query.recentProgress][: len(again)] == again
     landing.audit(spark, query)
 
     back(checkpoint, 1)
-    refused(spark, landing, "StateMismatch: epoch 2 of source .* is not kept any more")
+    refused(spark, landing, "StateMismatch: epoch [12] of source .* is not kept any more")
 
     shutil.rmtree(checkpoint)
     refused(spark, landing, "StateMismatch: source .* was read up to epoch 5 by a query with another")
