@@ -295,6 +295,22 @@ def stream(spark: SparkSession, landing: Landing) -> DataFrame:
     return reader.load()
 
 
+@pytest.mark.all
+def test_tasks_are_filled_evenly(spark: SparkSession, local: Landing) -> None:
+    """Two files of three fit into a partition. Five tasks would take as long as six on two cores."""
+    for number in range(10):
+        local.put(f"{number}.txt", "x" * 60_000)
+    counts: list[int] = []
+    limits = {"spark.sql.files.maxPartitionBytes": "150000", "spark.sql.files.openCostInBytes": "4096"}
+    with settings(spark, limits):
+        run(
+            stream(spark, local),
+            Path(local.flow.checkpoint),
+            lambda batch: counts.append(batch.rdd.getNumPartitions()),
+        )
+    assert counts == [10]
+
+
 # -- files that are not as they were listed ------------------------------------------------------------
 
 

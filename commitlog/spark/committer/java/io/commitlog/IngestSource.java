@@ -10,6 +10,7 @@ import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.execution.streaming.Offset;
 import org.apache.spark.sql.execution.streaming.Source;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
@@ -23,6 +24,8 @@ final class IngestSource implements Source, SupportsTriggerAvailableNow {
     final JsonNode options;
 
     private final Map request;
+    private final SQLConf settings; // of the scans
+    private final long mostBytes; // of a partition
     private boolean finite = false;
     private String report; // null before the first offset
 
@@ -37,6 +40,22 @@ final class IngestSource implements Source, SupportsTriggerAvailableNow {
         set(set, "spark.sql.files.maxPartitionBytes", options.get("partition_bytes"));
         scans.conf().set("spark.sql.files.ignoreCorruptFiles", "false");
         scans.conf().set("spark.sql.files.ignoreMissingFiles", "false");
+        settings = (SQLConf) Scala.call(Scala.call(scans, "sessionState"), "conf");
+        mostBytes = settings.filesMaxPartitionBytes();
+    }
+
+    /**
+     * Lets Spark fill the partitions of a batch evenly, for scans that it plans from now on.
+     *
+     * With the largest partitions, the last tasks would leave cores without work: five tasks take as long as six on
+     * two cores. So there are as many partitions for each core, as few as the largest ones allow.
+     */
+    void balance(long files, long bytes) {
+        double total = bytes + (double) files * settings.filesOpenCostInBytes(); // as Spark counts
+        double cores = Math.max(1, session.sparkContext().defaultParallelism());
+        double partitions = cores * Math.max(1, Math.ceil(total / cores / mostBytes));
+        long each = Math.max(1, Math.min(mostBytes, (long) Math.ceil(total / partitions)));
+        scans.conf().set("spark.sql.files.maxPartitionBytes", Long.toString(each));
     }
 
     private void set(Map present, String name, JsonNode value) {
