@@ -20,7 +20,12 @@ from ingest_data import SCHEMA, DataSet, write_tiny
 from measure import Cost, cost_of
 from pyspark.sql import DataFrame, SparkSession
 
+from commitlog.spark import stream_files
+
 __all__ = ["HistorySizes", "Run", "Way", "histories_in_spark", "history_ways", "speeds", "ways"]
+
+#: The format of this library's source if Spark's own readers read its files.
+SPARK_FORMAT = "commitlog_ingest_spark"
 
 _THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
@@ -38,23 +43,24 @@ class Way:
     Attributes:
         name: name in the tables.
         session: the session with its settings.
-        format: the format of this library's source; None for Spark's own source.
+        reader: the reader of this library's source, as `stream_files` takes it; None for Spark's own
+            source.
         options: options in addition to the common ones.
     """
 
     name: str
     session: SparkSession
-    format: str | None = None
+    reader: str | None = None
     options: Mapping[str, str] = MappingProxyType({})
 
     def load(self, path: Path, format: str, scratch: Path, **options: str) -> DataFrame:
         """Return the stream of the files in `path`. Its state goes to `scratch`."""
-        reader = self.session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", MAX_FILES)
-        reader = reader.options(**self.options).options(**options)
-        if self.format is None:
-            return reader.format(format).load(str(path))
-        reader = reader.format(self.format).option("fileFormat", format)
-        return reader.option("state", f"sqlite://{scratch}/state.sqlite").load(str(path))
+        options = {"maxFilesPerTrigger": str(MAX_FILES), **self.options, **options}
+        if self.reader is None:
+            stream = self.session.readStream.schema(SCHEMA).options(**options)
+            return stream.format(format).load(str(path))
+        options |= {"fileFormat": format, "state": f"sqlite://{scratch}/state.sqlite"}
+        return stream_files(self.session, str(path), schema=SCHEMA, reader=self.reader, options=options)
 
 
 def ways(spark: SparkSession) -> list[Way]:
@@ -62,21 +68,22 @@ def ways(spark: SparkSession) -> list[Way]:
     return [
         Way(name="built-in", session=spark.newSession()),
         Way(name="built-in tuned", session=_tuned(spark)),
-        Way(name="ours", session=spark.newSession(), format="commitlog_ingest_spark"),
-        Way(name="ours by Python", session=spark.newSession(), format="commitlog_ingest"),
+        Way(name="ours", session=spark.newSession(), reader="auto"),
+        Way(name="ours by Python", session=spark.newSession(), reader="python"),
     ]
 
 
 def history_ways(spark: SparkSession) -> list[Way]:
     """Return the ways whose growth is compared: Spark's, ours for directories and for large buckets.
 
-    Both formats of ours plan in the same way. This one has a process whose memory is that of a query.
+    Both readers of ours plan in the same way. With Python's, the source has a process of its own, whose
+    memory is measured.
     """
     large = {"remember": "window", "ordered": "true"}
     return [
         Way(name="built-in", session=_tuned(spark)),
-        Way(name="ours", session=spark.newSession(), format="commitlog_ingest"),
-        Way(name="ours, ordered", session=spark.newSession(), format="commitlog_ingest", options=large),
+        Way(name="ours", session=spark.newSession(), reader="python"),
+        Way(name="ours, ordered", session=spark.newSession(), reader="python", options=large),
     ]
 
 
@@ -138,6 +145,9 @@ def _read_all(way: Way, data: DataSet, scratch: Path) -> Run:
     cost = cost_of(run)
     rows = sum(each.numInputRows for each in progress)
     assert rows == data.rows, f"{way.name} read {rows} of {data.rows} rows"
+    if way.reader == "auto":
+        taken = progress[0].sources[0].description
+        assert taken.startswith(f"{SPARK_FORMAT}["), f"auto took {taken}"
     shutil.rmtree(scratch)
     # Triggers that find no files are not batches.
     took = [each.durationMs["triggerExecution"] for each in progress if each.numInputRows]
