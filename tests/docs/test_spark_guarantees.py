@@ -40,7 +40,7 @@ def test_the_table_of_versions_names_tests_that_exist() -> None:
         for each in INSTALLATIONS
     ]
     newest = max(HADOOP, key=lambda version: [int(part) for part in version.split(".")])
-    assert header[1:] == [*columns, newest]
+    assert header[1:] == columns and columns[-1] == newest
     files = re.findall(r"`(tests/[^`]+)`", section)
     assert files
     assert all((ROOT / file).is_file() for file in files)
