@@ -10,6 +10,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -148,10 +149,17 @@ def _read_all(way: Way, data: DataSet, scratch: Path) -> Run:
     if way.reader == "auto":
         taken = progress[0].sources[0].description
         assert taken.startswith(f"{SPARK_FORMAT}["), f"auto took {taken}"
-    shutil.rmtree(scratch)
+    _remove(scratch)
     # Triggers that find no files are not batches.
     took = [each.durationMs["triggerExecution"] for each in progress if each.numInputRows]
     return Run(cost, sum(took) / 1000)
+
+
+def _remove(directory: Path) -> None:
+    """Remove a directory in which the agent may still be closing the state of a query that has ended."""
+    while directory.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(directory)
 
 
 # -- history -----------------------------------------------------------------------------------------
@@ -201,7 +209,7 @@ def histories_in_spark(
             below.mkdir()
             with _Running(way, directory, files, sizes.period, below) as query:
                 found.append({"way": way.name, "files": files, **query.measured(sizes.batches)})
-            shutil.rmtree(below)
+            _remove(below)
         shutil.rmtree(directory)
     return found
 
