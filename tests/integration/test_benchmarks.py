@@ -18,6 +18,7 @@ import pytest
 
 from support.project import ROOT, environment
 from support.s3a import hadoop_committer_jars, s3a_jars
+from support.selection import one_in
 
 pytest.importorskip("pyspark")
 
@@ -32,7 +33,9 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["conditional_put", "committer", "faults", "formats", "fsck", "ingest", "log", "namespace"],
+    one_in(
+        3, ["conditional_put", "committer", "faults", "formats", "fsck", "ingest", "log", "namespace"]
+    ),
 )
 def test_a_benchmark_runs_from_a_checkout_without_an_import_path(name: str, tmp_path: Path) -> None:
     """Each program finds the test servers itself."""

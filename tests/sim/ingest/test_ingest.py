@@ -186,6 +186,8 @@ LARGE = [
 
 #: Worlds with many states that run only with ``--all``, because mutants need their rules, too.
 LONG = (
+    "a driver with notifications, lost, late and repeated ones, any fault",
+    "a driver and a cleaner, a new version",
     "a driver and a cleaner, old files, any fault",
     "a driver and two cleaners, an archive, a pause, a crash or a lost answer",
 )

@@ -35,12 +35,12 @@ def output_at(path: Path) -> Output:
     return Output(connect(str(path)))
 
 
-@pytest.mark.all
 def files_below(path: Path) -> list[Path]:
     """Return the data files that a reader finds by listing the directory."""
     return [f for f in path.rglob("*.parquet") if not f.relative_to(path).parts[0].startswith("_")]
 
 
+@pytest.mark.all
 def test_existing_data_can_be_kept(spark: SparkSession, tmp_path: Path) -> None:
     """With ifExists=ignore only the first job writes; with onDuplicate=skip, the first one of its id."""
     path = tmp_path / "out"
@@ -57,6 +57,7 @@ def test_existing_data_can_be_kept(spark: SparkSession, tmp_path: Path) -> None:
         save(spark.range(1), path, "overwrite", ifExists="ignore")
 
 
+@pytest.mark.all
 def test_merge_schema_adds_columns(spark: SparkSession, tmp_path: Path) -> None:
     """With mergeSchema, rows may add columns or lack some, which are then null. Types never change."""
     path = tmp_path / "out"

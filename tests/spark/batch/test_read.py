@@ -240,6 +240,7 @@ def test_a_version_without_files_has_columns_and_no_rows(spark: SparkSession, tm
     assert commitlog.spark.read(spark, url).count() == 0
 
 
+@pytest.mark.all
 def test_past_versions_are_read_until_they_expire(spark: SparkSession, tmp_path: Path) -> None:
     """A version is readable while its files are kept. After that, the error says that it has expired."""
     url = str(tmp_path / "out")
@@ -582,6 +583,7 @@ def test_strings_that_are_not_utf8_are_refused_by_text_formats(
         load(spark, tmp_path / "out")
 
 
+@pytest.mark.all
 def test_a_partition_value_that_is_not_utf8_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """The error names the column and says that its string is not UTF-8."""
     with pytest.raises(PySparkException, match=r"column 's' has a string that is not UTF-8"):

@@ -130,7 +130,7 @@ def rows_of(path: Path) -> list[Mapping[str, Any]]:
     [
         ("cars.json", {"multiLine": "true"}),
         with_all("barley.json", {"multiLine": "true"}),
-        ("airports.csv", {"header": "true", "inferSchema": "true"}),
+        with_all("airports.csv", {"header": "true", "inferSchema": "true"}),
         with_all("seattle-weather.csv", {"header": "true", "inferSchema": "true"}),
     ],
 )

@@ -256,7 +256,6 @@ def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str
 
 
 @pytest.mark.all
-@pytest.mark.all
 @pytest.mark.parametrize("missing", ["fail", "skip"])
 def test_files_are_deleted_before_they_are_read(
     spark: SparkSession, local: Landing, missing: str
@@ -286,6 +285,7 @@ def test_files_are_deleted_before_they_are_read(
 
 
 @pytest.mark.parametrize("reader", READERS)
+@pytest.mark.all
 def test_a_run_of_what_is_available_ends_while_files_arrive(
     spark: SparkSession, local: Landing, reader: str
 ) -> None:

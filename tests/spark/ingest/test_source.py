@@ -96,6 +96,7 @@ def test_columns_are_inferred_once(spark: SparkSession, tmp_path: Path) -> None:
     assert stream.rows(spark) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}, {"a": 3, "b": "z"}]
 
 
+@pytest.mark.all
 def test_new_columns_are_rescued(spark: SparkSession, tmp_path: Path) -> None:
     """Values that do not fit the columns are kept as JSON."""
     stream = Stream(tmp_path, {"newColumns": "rescue"})

@@ -133,7 +133,6 @@ def test_files_made_of_listed_objects_stay() -> None:
     assert left(at)[1] == []
 
 
-@pytest.mark.all
 def test_an_unknown_reference_keeps_listed_objects() -> None:
     """They are reported, and stay listed."""
     at = world()
@@ -146,6 +145,7 @@ def test_an_unknown_reference_keeps_listed_objects() -> None:
     assert len(left(at)[1]) == 3
 
 
+@pytest.mark.all
 def test_a_collection_can_be_killed_before_any_task() -> None:
     """With a journal, the next run reports what the first one has removed."""
     for stop in range(1000):

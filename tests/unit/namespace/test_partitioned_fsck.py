@@ -79,7 +79,6 @@ def test_a_sound_namespace_is_clean() -> None:
     assert report.is_clean and report.entries and report.objects
 
 
-@pytest.mark.all
 @pytest.mark.parametrize("max_age", [0.0, 60.0, None])
 def test_bound_directories_are_checked_alike(max_age: float | None) -> None:
     """Whether a file is looked up depends on its directory."""
@@ -96,6 +95,7 @@ def test_bound_directories_are_checked_alike(max_age: float | None) -> None:
     assert len(compared(at).findings) == (1 if max_age is not None else 3)
 
 
+@pytest.mark.all
 def test_a_check_can_be_killed_before_any_task() -> None:
     """It changes nothing, so the next one has the same findings."""
     at, _ = damaged(DAMAGES["an entry is gone"])
