@@ -18,6 +18,7 @@ from commitlog.aws import AwsOptions, AwsSession
 from commitlog.cli import main
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.tables.open import open_table
+from support.commands import commands
 from support.project import ROOT
 from support.servers import Ministack
 
@@ -54,26 +55,16 @@ def rows(begin: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def parameters(command: click.Command) -> Iterator[click.Parameter]:
-    """Yield the parameters of a command and of all its subcommands."""
-    yield from command.params
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            assert child is not None, name
-            yield from parameters(child)
-
-
 def test_the_table_lists_each_variable_with_its_options() -> None:
     """The table has exactly the variables of the command line."""
     options: dict[str, set[str]] = {}
-    for each in parameters(main):
+    parameters = [each for _, command in commands(main, "") for each in command.params]
+    for each in parameters:
         if isinstance(each.envvar, str) and isinstance(each, click.Option):
             options.setdefault(each.envvar, set()).update(each.opts)
     stated = {row[0].strip("`"): set(re.findall(r"`(--[\w-]+)`", row[1])) for row in rows("COMMITLOG_")}
     assert stated == options
-    arguments = {each.envvar for each in parameters(main) if isinstance(each, click.Argument)} - {None}
+    arguments = {each.envvar for each in parameters if isinstance(each, click.Argument)} - {None}
     assert arguments == {row[0].strip("`") for row in rows("COMMITLOG_") if "argument" in row[1]}
 
 

@@ -16,6 +16,7 @@ import pytest
 from commitlog import errors
 from commitlog.cli import main
 from commitlog.spark.committer.jobs import JobCommitter
+from support.commands import commands
 from support.markdown import FENCE, broken_links, without_code
 from support.project import ROOT
 
@@ -152,7 +153,7 @@ def test_the_decision_names_all_modules_with_state() -> None:
 
 def test_every_command_has_a_help_text() -> None:
     """Each command has a help text with an example, and each of its options has a help text."""
-    for path, command in _commands(main, "commitlog"):
+    for path, command in commands(main, "commitlog"):
         assert command.help, path
         if not isinstance(command, click.Group):
             assert f"Example:\n  {path}" in inspect.cleandoc(command.help), path
@@ -161,24 +162,14 @@ def test_every_command_has_a_help_text() -> None:
                 assert parameter.help, f"{path} {parameter.opts}"
 
 
-def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            assert child is not None, f"{path} {name}"
-            yield from _commands(child, f"{path} {name}")
-
-
 def _variables(command: click.Command) -> Iterator[str]:
-    for _, each in _commands(command, ""):
+    for _, each in commands(command, ""):
         for parameter in each.params:
             if isinstance(parameter.envvar, str):
                 yield parameter.envvar
 
 
 def _options(command: click.Command) -> Iterator[str]:
-    for _, each in _commands(command, ""):
+    for _, each in commands(command, ""):
         for parameter in each.params:
             yield from parameter.opts

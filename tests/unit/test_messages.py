@@ -10,6 +10,7 @@ import click
 import pytest
 
 from commitlog.cli import main
+from support.commands import commands
 from support.source import MODULES, Module
 
 #: Phrases that have to be read twice, with what to write instead.
@@ -50,17 +51,6 @@ def _messages(module: Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
-def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield a command and all commands below it, with their command lines."""
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None, f"{path} {name}"
-            yield from _commands(below, f"{path} {name}")
-
-
 def _help(command: click.Command, *, width: int = 100) -> str:
     """Return the page of help of a command."""
     return command.get_help(click.Context(command, terminal_width=width, max_content_width=width))
@@ -79,7 +69,7 @@ def test_messages_are_plain() -> None:
 
 def test_help_is_plain() -> None:
     """No help text has a mannered phrase."""
-    texts = {path: " ".join(_help(command).split()) for path, command in _commands(main, "commitlog")}
+    texts = {path: " ".join(_help(command).split()) for path, command in commands(main, "commitlog")}
     assert len(texts) > 60
     found = [
         f"{path}: {match[0]!r} in {text[: match.end()][-60:]!r}"
@@ -91,7 +81,7 @@ def test_help_is_plain() -> None:
 
 def test_lines_of_groups_are_whole() -> None:
     """The list of commands of a group has a whole line for each command."""
-    groups = [each for _, each in _commands(main, "commitlog") if isinstance(each, click.Group)]
+    groups = [each for _, each in commands(main, "commitlog") if isinstance(each, click.Group)]
     assert len(groups) > 8
     cut = [
         line

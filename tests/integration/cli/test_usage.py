@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 import commitlog
 from commitlog.cli import main
 from support.cli_namespace import URL, Desk
+from support.commands import commands
 
 #: Commands whose letters are those of another program, about something else: test(1).
 _OF_TEST = "commitlog fs test"
@@ -44,17 +44,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(*words: str, stdin: bytes = b"") -> Result:
     """Run the command line in this process."""
     return CliRunner().invoke(main, list(words), input=stdin, catch_exceptions=False)
-
-
-def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield a command and all commands below it, with their command lines."""
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            assert child is not None, f"{path} {name}"
-            yield from commands(child, f"{path} {name}")
 
 
 # -- letters and wrong usage -------------------------------------------------------------------------
