@@ -267,13 +267,13 @@ def step_text(now: StepProgress) -> str:
 
 
 @contextmanager
-def counted(label: str) -> Iterator[Callable[[int], object]]:
-    """Show a counter on a terminal; yield a function that takes the count so far."""
+def counted(label: str, *, hidden: bool = False) -> Iterator[Callable[[int], object]]:
+    """Show a counter on a terminal, if not hidden; yield a function that takes the count so far."""
     with click.progressbar(
         itertools.count(),
         label=label,
         bar_template="%(label)s: %(info)s",
         show_pos=True,
-        file=progress_file(hidden=not sys.stderr.isatty()),
+        file=progress_file(hidden=hidden or not sys.stderr.isatty()),
     ) as bar:
         yield lambda done: bar.update(done - bar.pos)

@@ -186,7 +186,7 @@ def prune(
     check_inventory(spark, inventory)
     job = job_arguments(spark, job_id, journal=journal, report=report)
     at = path_of(connection, url)
-    with counted("directories") as count:
+    with counted("directories", hidden=spark is not None) as count:
 
         def progress(so_far: PruneReport) -> None:
             count(so_far.directories)

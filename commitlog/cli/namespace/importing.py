@@ -76,7 +76,7 @@ def import_(
     prefix = prefix_in(at.namespace, source)
     so_far = ImportReport(last=start_after)
     try:
-        with counted("objects") as count:
+        with counted("objects", hidden=spark is not None) as count:
 
             def progress(now: ImportReport) -> None:
                 nonlocal so_far
@@ -202,7 +202,8 @@ def diff(
     for url in urls:
         for each in matches(connection, url):
             prefix = None if source is None else prefix_in(each.namespace, source)
-            with counted(f"files and objects compared in {printable(each.url)}") as count:
+            label = f"files and objects compared in {printable(each.url)}"
+            with counted(label, hidden=spark is not None) as count:
                 if spark is None:
                     found = each.namespace.bindings.diff(each.path, prefix=prefix, progress=count)
                 else:

@@ -86,7 +86,7 @@ def gc(
     job = job_arguments(spark, job_id, journal=journal, report=report)
     namespace = connection.namespace(name)
     abandoned = abort_stale_attempts(namespace)
-    with counted("emptying the trash") as count:
+    with counted("emptying the trash", hidden=spark is not None) as count:
 
         def swept_so_far(done: TrashReport) -> None:
             count(done.files + done.directories)
@@ -101,7 +101,7 @@ def gc(
                 grace=connection.grace,
                 **connection.namespace_arguments(name),
             )
-    with counted("removing objects") as count:
+    with counted("removing objects", hidden=spark is not None) as count:
 
         def collected_so_far(done: GcReport) -> None:
             count(done.objects)
