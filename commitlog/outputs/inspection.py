@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Literal, TypeAlias
 
@@ -22,7 +23,7 @@ from commitlog.outputs.job import Visibility, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Publisher
-from commitlog.outputs.records import CommitRecord, Record, total_rows
+from commitlog.outputs.records import CommitRecord, Record, record_of, total_rows
 from commitlog.outputs.state import State
 
 __all__ = ["AttemptStatus", "Outcome", "OutputInspection", "UnpublishedJob", "inspect"]
@@ -223,23 +224,13 @@ class _Reading:
     bound: Bound
     found: list[str] = field(factory=list)
 
-    def damage(self) -> _Noted:
-        """Return a context manager that notes a `CorruptRecord`, and goes on after the block."""
-        return _Noted(self.found)
-
-
-@frozen
-class _Noted:
-    found: list[str]
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
-        if not isinstance(error, CorruptRecord):
-            return False
-        self.found.append(str(error))
-        return True
+    @contextmanager
+    def damage(self) -> Iterator[None]:
+        """Note a `CorruptRecord` of the block, and go on after it."""
+        try:
+            yield
+        except CorruptRecord as error:
+            self.found.append(str(error))
 
 
 def _traces(
@@ -287,8 +278,8 @@ def _last(
                     " records, or remove the checkpoint"
                 )
         if state.commit:
-            with_format = log.document(state.commit)
-            return log.get(state.commit).time, with_format.format
+            stored = log.document(state.commit)
+            return record_of(state.commit, stored).time, stored.format
     return None
 
 
