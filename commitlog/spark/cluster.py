@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
+from commitlog.clock import SystemClock
 from commitlog.errors import NotSupported
 from commitlog.namespace import Namespace
 from commitlog.namespace.fsck.references import References
@@ -21,6 +22,7 @@ from commitlog.namespace.partitioned.dataset import (
     Engine,
     OpenAccess,
     RecordCounter,
+    ShowProgress,
     call_with_groups,
 )
 from commitlog.namespaces import (
@@ -140,7 +142,7 @@ class SparkEngine(Engine):
     Args:
         spark: the session; a classic one, because Spark Connect has no RDDs.
         partitions: number of partitions of grouped records; by default twice the number of cores.
-        watch: shows the progress of steps, if given.
+        step_progress: receives the progress of steps, if given; see `ProgressWatch`.
 
     Raises `NotSupported` for a session of Spark Connect.
     """
@@ -150,13 +152,15 @@ class SparkEngine(Engine):
         spark: SparkSession,
         *,
         partitions: int | None = None,
-        watch: ProgressWatch | None = None,
+        step_progress: ShowProgress | None = None,
     ) -> None:
         if not isinstance(spark, SparkSession):
             raise NotSupported("this needs a classic session: Spark Connect has no RDDs")
         self.context = spark.sparkContext
         self.partitions = 2 * self.context.defaultParallelism if partitions is None else partitions
-        self._watch = watch
+        self._watch = None
+        if step_progress is not None:
+            self._watch = ProgressWatch(show=step_progress, clock=SystemClock())
         self._kept: list[RDD[Any]] = []
 
     def distribute(self, items: Sequence[T]) -> Dataset[T]:

@@ -41,7 +41,6 @@ from commitlog.oplog import Decision, Operation
 from commitlog.spark.cluster import NamespacePlace, SparkEngine
 from commitlog.spark.dataframe import write
 from commitlog.spark.inventory import open_inventory
-from commitlog.spark.progress import ProgressWatch
 from commitlog.urls import Url
 
 __all__ = ["fsck"]
@@ -228,8 +227,7 @@ def fsck(
         raise ConfigurationError("the mode 'relog' has no findings")
     if write_units is not None and mode not in _WRITING:
         raise ConfigurationError(f"write_units: not an argument of the mode {mode!r}")
-    watch = None if step_progress is None else ProgressWatch(show=step_progress, clock=SystemClock())
-    engine = SparkEngine(spark, partitions=partitions, watch=watch)
+    engine = SparkEngine(spark, partitions=partitions, step_progress=step_progress)
     place = NamespacePlace.of(
         namespace,
         metadata=metadata,

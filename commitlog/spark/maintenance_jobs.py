@@ -43,7 +43,6 @@ from commitlog.namespace.partitioned.survey import PartitionedSurveyor
 from commitlog.spark.cluster import NamespacePlace, SparkEngine
 from commitlog.spark.dataframe import write
 from commitlog.spark.inventory import open_inventory
-from commitlog.spark.progress import ProgressWatch
 from commitlog.stores.api import ObjectInfo
 from commitlog.urls import Url
 
@@ -428,14 +427,15 @@ class _Job:
     ) -> _Job:
         """Return a job; the arguments are those of `import_objects`."""
         if job_id is not None and journal is None and report is None:
-            raise ConfigurationError("a job with an id needs the URL of a journal or of a report")
+            raise ConfigurationError(
+                "a job id is for a journal or an output: give the URL of one as well"
+            )
         id = job_id or random_id()
         open_journal: OpenJournal = no_journal
         if journal is not None:
             how = {name: options[name] for name in ("commit", "leases")}
             open_journal = partial(_open_journal, journal, id, **how)
-        watch = None if step_progress is None else ProgressWatch(show=step_progress, clock=SystemClock())
-        engine = SparkEngine(spark, partitions=partitions, watch=watch)
+        engine = SparkEngine(spark, partitions=partitions, step_progress=step_progress)
         place = NamespacePlace.of(
             namespace,
             metadata=metadata,

@@ -186,12 +186,7 @@ class LevelJob(PartitionedJob):
         number = directories = files = 0
         left = 1
         while left:
-            call = partial(_process, self.open_namespace, self.open_journal, step, number)
-            name = f"reading directories, level {number}"
-            with self.engine.counting(name, partial(int, left)) as counter:
-                counted = partial(counter.count, weight=_directories_done)
-                done = level.group(call).map(counted).keep()
-                reports = done.map(_reports_alone).collect()
+            done, reports = self._process_level(level, step, number, left)
             left = 0
             for report, _, below, with_files, found in reports:
                 left += below
@@ -207,14 +202,23 @@ class LevelJob(PartitionedJob):
         for more in external[1:]:
             found_in = found_in.union(more)
         if self.inventory is None and files <= self.few:
-            with self.engine.counting(
-                "looking up files, by directory", partial(int, directories)
-            ) as counter:
+            with self.engine.counting("looking up files, by directory", lambda: directories) as counter:
                 looked_up = self._look_up_each(found_in, step, units, counter)
         else:
-            with self.engine.counting("reading files to look up", partial(int, files)) as counter:
+            with self.engine.counting("reading files to look up", lambda: files) as counter:
                 looked_up = self._look_up_listed(found_in, step, counter)
         yield from looked_up
+
+    def _process_level(
+        self, level: Dataset[Keyed[DirectoryRef]], step: LevelStep[R], number: int, total: int
+    ) -> tuple[Dataset[tuple[int, Any]], list[tuple[R, int, int, int, int]]]:
+        """Process the directories of a level; return what the tasks yield, and the reports."""
+        call = partial(_process, self.open_namespace, self.open_journal, step, number)
+        name = f"reading directories, level {number}"
+        with self.engine.counting(name, lambda: total) as counter:
+            counted = partial(counter.count, weight=_directories_done)
+            done = level.group(call).map(counted).keep()
+            return done, done.map(_reports_alone).collect()
 
     def _look_up_each(
         self,
