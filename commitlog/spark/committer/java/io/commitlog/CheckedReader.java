@@ -70,8 +70,8 @@ final class CheckedReader extends AbstractFunction1 implements Serializable {
 
     /** The rows or batches of a part of a file. An iterator of Java: those of Scala depend on its version. */
     private static final class Rows implements java.util.Iterator, TaskCompletionListener {
-        private final Iterator rows;
         private final Version version;
+        private Iterator rows; // null after the last one: a task keeps this object until its end
         private boolean over = false; // compared, or failed
 
         Rows(Iterator rows, Version version) {
@@ -82,13 +82,14 @@ final class CheckedReader extends AbstractFunction1 implements Serializable {
         public boolean hasNext() {
             boolean more = false;
             try {
-                more = rows.hasNext();
+                more = rows != null && rows.hasNext();
             } catch (Throwable e) {
                 over = true;
                 version.fail(e);
             }
             if (!more && !over) {
                 over = true;
+                rows = null;
                 version.check();
             }
             return more;
