@@ -4,6 +4,11 @@ import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileFormat;
@@ -22,6 +27,13 @@ import scala.Function1;
 final class CheckedFormat implements InvocationHandler {
     private static final String PACKAGE = "org.apache.spark.sql.";
     private static final String READER = "buildReaderWithPartitionValues";
+    /** Hadoop's files of defaults. Their values are the defaults in Hadoop's code, too. */
+    private static final Set FILES_OF_DEFAULTS = new HashSet(
+        Arrays.asList(new String[] {"core-default.xml", "hdfs-default.xml", "mapred-default.xml", "yarn-default.xml"}));
+    /** Defaults that are kept, besides those of the file system of the files. */
+    private static final String[] KEPT = new String[] {
+        "file.", "fs.automatic.", "fs.client.", "fs.creation.", "fs.defaultFS", "fs.iostatistics.",
+        "fs.permissions.", "hadoop.tmp.dir", "io."};
 
     private final FileFormat format;
     private final IngestBatch batch;
@@ -92,8 +104,10 @@ final class CheckedFormat implements InvocationHandler {
     /** Returns the reader of a format, which compares files. */
     static Function1 reader(FileFormat format, Object[] args, IngestBatch batch) {
         try {
+            Configuration conf = settings((Configuration) args[6], batch.root().toUri().getScheme());
+            args[6] = conf;
             Function1 reader = (Function1) Scala.method(format, READER, args.length).invoke(format, args);
-            return new CheckedReader(reader, batch.versions(), (SparkSession) args[0], (Configuration) args[6]);
+            return new CheckedReader(reader, batch.versions(), (SparkSession) args[0], conf);
         } catch (InvocationTargetException e) {
             if (e.getCause() instanceof RuntimeException) {
                 throw (RuntimeException) e.getCause();
@@ -102,6 +116,30 @@ final class CheckedFormat implements InvocationHandler {
         } catch (ReflectiveOperationException e) {
             throw new CommitException("this Spark has another FileFormat", e);
         }
+    }
+
+    /**
+     * Returns the settings of Hadoop without the defaults that readers do not use: about 70 of 1,100 are left.
+     *
+     * Spark copies all settings for each file. For a small file that takes longer than reading it.
+     */
+    private static Configuration settings(Configuration conf, String scheme) {
+        Configuration found = new Configuration(false);
+        found.setClassLoader(conf.getClassLoader());
+        for (Iterator i = conf.iterator(); i.hasNext();) {
+            Map.Entry entry = (Map.Entry) i.next();
+            String name = (String) entry.getKey();
+            String[] sources = conf.getPropertySources(name);
+            String source = sources == null || sources.length == 0 ? "" : sources[sources.length - 1];
+            boolean wanted = !FILES_OF_DEFAULTS.contains(source) || name.startsWith("fs." + scheme + ".");
+            for (int j = 0; j < KEPT.length && !wanted; j++) {
+                wanted = name.startsWith(KEPT[j]);
+            }
+            if (wanted) {
+                found.set(name, (String) entry.getValue());
+            }
+        }
+        return found;
     }
 
     /** Parquet. */
