@@ -299,7 +299,7 @@ class ScanPlanner:
 
         Returns:
             ``groups``: for each set of columns that paths of files have, the names of these columns;
-            ``bytes``: the size of the files; ``count``: their number.
+            ``bytes``: the size of the files; ``count``: their number; ``largest``: the size of one.
 
         Raises as `Ingest.partitions`, and `InputUnreadable` or `InvalidPath` for a path.
         """
@@ -307,8 +307,13 @@ class ScanPlanner:
         with query.lock:
             planned = _planned(query, request["start"], request["end"])
             groups = list(dict.fromkeys(tuple(each.values) for each in planned))
-            size = sum(each.slice.size for each in planned)
-            return {"groups": groups, "bytes": size, "count": len(planned)}
+            sizes = [each.slice.size for each in planned]
+            return {
+                "groups": groups,
+                "bytes": sum(sizes),
+                "count": len(sizes),
+                "largest": max(sizes, default=0),
+            }
 
     def files(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the files of a batch to read; arguments as for `plan`.

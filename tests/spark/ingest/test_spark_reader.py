@@ -311,6 +311,17 @@ def test_tasks_are_filled_evenly(spark: SparkSession, local: Landing) -> None:
     assert counts == [10]
 
 
+@pytest.mark.all
+@pytest.mark.parametrize("name", ["parquet", "orc"])
+def test_a_small_file_has_more_rows_than_a_vector(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    """Vectors are short if files are small; a row of a small file may take less than a bit."""
+    spark.sql("select 7 n from range(3000)").coalesce(1).write.format(name).save(str(tmp_path / "in"))
+    found = read(spark, tmp_path / "in", tmp_path, "spark", "n int", fileFormat=name)
+    assert found == [{"n": 7}] * 3000
+
+
 # -- files that are not as they were listed ------------------------------------------------------------
 
 

@@ -44,7 +44,7 @@ final class IngestBatch {
 
     /** Returns the rows of all files, as a stream. */
     Dataset rows() {
-        source.balance(plan.get("count").asLong(), size());
+        source.fit(plan.get("count").asLong(), size(), plan.get("largest").asLong());
         Dataset all = null;
         int groups = Math.max(1, plan.get("groups").size()); // a batch without files has columns, too
         for (int i = 0; i < groups; i++) {

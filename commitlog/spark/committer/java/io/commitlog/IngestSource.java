@@ -16,6 +16,9 @@ import scala.Option;
 
 /** A source of a running query. Spark calls it in the thread of the query. */
 final class IngestSource implements Source, SupportsTriggerAvailableNow {
+    private static final long MIN_VECTOR_ROWS = 128;
+    private static final long MIN_ROW_BYTES = 8; // estimated, compressed
+
     final SparkSession session;
     /** The session of the scans, whose settings decide how files become partitions. */
     final SparkSession scans;
@@ -26,6 +29,9 @@ final class IngestSource implements Source, SupportsTriggerAvailableNow {
     private final Map request;
     private final SQLConf settings; // of the scans
     private final long mostBytes; // of a partition
+    /** The setting for the rows of a vector. Null if the format has none, or if the session sets it. */
+    private final String vectorRows;
+    private final long maxVectorRows;
     private boolean finite = false;
     private String report; // null before the first offset
 
@@ -42,20 +48,31 @@ final class IngestSource implements Source, SupportsTriggerAvailableNow {
         scans.conf().set("spark.sql.files.ignoreMissingFiles", "false");
         settings = (SQLConf) Scala.call(Scala.call(scans, "sessionState"), "conf");
         mostBytes = settings.filesMaxPartitionBytes();
+        String format = options.get("format").asText();
+        String name = "spark.sql." + format + ".columnarReaderBatchSize";
+        boolean columnar = format.equals("parquet") || format.equals("orc");
+        vectorRows = columnar && !set.containsKey(name) ? name : null;
+        maxVectorRows = vectorRows == null ? 0 : Long.parseLong(scans.conf().get(vectorRows));
     }
 
     /**
-     * Lets Spark fill the partitions of a batch evenly, for scans that it plans from now on.
+     * Sets the sizes of partitions and vectors for the next batch; `largest` is the size of its largest file.
      *
-     * With the largest partitions, the last tasks would leave cores without work: five tasks take as long as six on
-     * two cores. So there are as many partitions for each core, as few as the largest ones allow.
+     * Partitions are filled evenly. With the largest ones, the last tasks would leave cores without work: five tasks
+     * take as long as six on two cores. So there are as many for each core, as few as the largest ones allow.
+     *
+     * Vectors are as long as the largest file needs. Spark allocates new ones for each file, of 4,096 rows by default.
      */
-    void balance(long files, long bytes) {
+    void fit(long files, long bytes, long largest) {
         double total = bytes + (double) files * settings.filesOpenCostInBytes(); // as Spark counts
         double cores = Math.max(1, session.sparkContext().defaultParallelism());
         double partitions = cores * Math.max(1, Math.ceil(total / cores / mostBytes));
         long each = Math.max(1, Math.min(mostBytes, (long) Math.ceil(total / partitions)));
         scans.conf().set("spark.sql.files.maxPartitionBytes", Long.toString(each));
+        if (vectorRows != null) {
+            long rows = Math.min(maxVectorRows, Math.max(MIN_VECTOR_ROWS, largest / MIN_ROW_BYTES));
+            scans.conf().set(vectorRows, Long.toString(rows));
+        }
     }
 
     private void set(Map present, String name, JsonNode value) {
