@@ -20,7 +20,13 @@ from support.commands import commands
 from support.markdown import FENCE, broken_links, without_code
 from support.project import ROOT
 
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGES.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [
+        *(ROOT / "README.md", ROOT / "CHANGES.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "deploy").rglob("*.md"),
+    ]
+)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -139,11 +139,13 @@ class Gate:
     Attributes:
         needed: all permissions that requests have needed.
         denied: an action that is taken away, or None.
+        policy: statements; what none of them allows is refused. None allows everything.
         refused: the requests that were refused.
     """
 
     needed: set[Needed] = field(factory=set)
     denied: str | None = None
+    policy: Sequence[Mapping[str, Any]] | None = None
     refused: list[Sent] = field(factory=list)
 
     @property
@@ -165,7 +167,7 @@ class Gate:
             sent = Sent(method, target, names, bytes(body))
             asked = list(needed_by(sent))
             for each in asked:
-                if each.action == self.denied:
+                if self._is_refused(each):
                     self.refused.append(sent)
                     answer = _refusal(sent, each)
                     return lambda: answer
@@ -174,13 +176,18 @@ class Gate:
 
         return begin
 
+    def _is_refused(self, needed: Needed) -> bool:
+        return needed.action == self.denied or (
+            self.policy is not None and not any(allows(each, needed) for each in self.policy)
+        )
+
     def _judged(self, sent: Sent, asked: Iterable[Needed], response: Response) -> Response:
         """Return the answer of the service, as a client with these permissions gets it."""
         self.needed.update(asked)
         if response.status == 404 and sent.is_read_of_object:
             bucket = urlsplit(sent.target).path.lstrip("/").partition("/")[0]
             list_bucket = Needed("s3:ListBucket", f"arn:aws:s3:::{bucket}")
-            if self.denied == list_bucket.action:
+            if self._is_refused(list_bucket):
                 self.refused.append(sent)
                 return _refusal(sent, list_bucket)
             self.needed.add(list_bucket)

@@ -115,7 +115,7 @@ class Server(ProcessOwner):
         }
 
     def client(self, service: str) -> Any:
-        """Return a plain boto3 client (``s3`` or ``dynamodb``) that never retries.
+        """Return a plain boto3 client of a service, such as ``s3``, that never retries.
 
         The same one each time; it is closed with the server.
         """
@@ -220,10 +220,11 @@ class _DynamoServer(Server):
 
 
 class Ministack(_S3Server, _DynamoServer):
-    """ministack: S3 and DynamoDB on one endpoint, in memory; needs the extra ``test``.
+    """ministack: S3, DynamoDB and more on one endpoint, in memory; needs the extra ``test``.
 
     It enforces every precondition but that of CopyObject. It takes any credentials, except for requests
-    that are signed in their query: of those it checks signature and expiry.
+    that are signed in their query: of those it checks signature and expiry. Its CloudFormation creates
+    tables without their expiry and their recovery, and no alarms with expressions.
     """
 
     _health_path = "/_ministack/health"
@@ -235,7 +236,7 @@ class Ministack(_S3Server, _DynamoServer):
         return {
             "BIND_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(self._ports[0]),
-            "SERVICES": "s3,dynamodb,sqs",
+            "SERVICES": "s3,dynamodb,sqs,cloudformation,monitoring",
             "S3_PERSIST": "0",
             # Without this it listens on all interfaces, on a fixed port.
             "IOT_MTLS_ENABLED": "0",
