@@ -32,6 +32,16 @@ def test_each_finding_has_an_alert() -> None:
     assert sorted(named) == sorted(FINDING_KINDS)
 
 
+def test_the_readme_has_each_alert_with_its_severity() -> None:
+    """In the row of the severity, by its name without the common beginning."""
+    rules = (RULES / "alerts.yml").read_text()
+    alerts = re.findall(r"- alert: Commitlog(\w+)\n(?: +(?!- ).*\n)*? +severity: (\w+)", rules)
+    assert len(alerts) == len(EXPRESSIONS)
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", (RULES / "README.md").read_text(), re.M)
+    listed = [(name, severity) for severity, names in rows for name in re.findall(r"`(\w+)`", names)]
+    assert sorted(listed) == sorted(alerts)
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 @pytest.mark.parametrize(
     "words", [("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")]
