@@ -58,6 +58,13 @@ _DENIED = frozenset(
     }
 )
 
+#: The session of temporary credentials has ended.
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
+
+#: Services other than S3 refuse the signature of a wrong clock with ``InvalidSignatureException``, and
+#: say "Signature expired: … is now earlier than …", or "Signature not yet current: …".
+_SKEWED = ("signature expired", "signature not yet current")
+
 _ELSEWHERE = frozenset(
     {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
 )
@@ -83,8 +90,12 @@ def common_error(what: str, status: int, code: str, message: str) -> CommitError
     said = f"{what}: {status} {code or responses.get(status, '(no code)')}"
     if message.strip():
         said += f": {first_line(message)}"
-    if code == "RequestTimeTooSkewed":
+    if code == "RequestTimeTooSkewed" or (
+        code == "InvalidSignatureException" and message.lower().startswith(_SKEWED)
+    ):
         return AccessDenied(f"{said}. Set the clock of this machine")
+    if code in _EXPIRED:
+        return AccessDenied(f"{said}. The credentials have expired: renew them, and run it again")
     if code in _DENIED or (status in (401, 403) and not code):
         return AccessDenied(f"{said}. Check the credentials and their permissions")
     if code in THROTTLED or status == 429:

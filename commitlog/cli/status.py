@@ -21,7 +21,7 @@ from commitlog.cli.output import (
 )
 from commitlog.cli.parameters import DURATION
 from commitlog.clock import SystemClock
-from commitlog.errors import CommitError
+from commitlog.errors import CommitError, TableNotFound
 from commitlog.namespaces import parse_url
 
 if TYPE_CHECKING:
@@ -148,7 +148,13 @@ class _Target:
 
         leases = self._connection.open_table(self.url, LEASE_SCHEMA)
         self.url = leases.url
-        keys = leases.describe().schema.key_names
+        try:
+            keys = leases.describe().schema.key_names
+        except TableNotFound as error:  # its advice is for a table of leases
+            raise TableNotFound(
+                f"there is no table {self.url}: check the URL, the region and the endpoint. If the table"
+                " was lost, see docs/runbook.md before you create it again"
+            ) from error
         if keys == INGEST_SCHEMA.key_names:
             return self._connection.open_table(self.url, INGEST_SCHEMA)
         return leases

@@ -14,6 +14,7 @@ from commitlog._util.retry import Backoff
 from commitlog.aws import AwsClient, Response, common_error, encode_path, first_line
 from commitlog.clock import Clock
 from commitlog.errors import (
+    AccessDenied,
     AlreadyExists,
     BucketNotFound,
     CommitError,
@@ -42,6 +43,13 @@ _REFUSED = frozenset({400, 401, 403})
 #: Codes under which a body without a checksum is refused; the message tells it from others.
 _NO_CHECKSUM = frozenset({"InvalidRequest", "MissingContentMD5"})
 _MARKS = frozenset({"x-amz-request-id", "x-amz-id-2"})
+#: The answer to a HEAD has no text: the usual reasons of a refusal, by status.
+_UNEXPLAINED = {
+    400: "a HEAD is refused like this if the credentials have expired",
+    403: "a HEAD needs s3:GetObject, and s3:ListBucket if there is no such object",
+}
+#: S3 refuses a request whose time differs from its own by more seconds than this.
+_MAX_SKEW = 900.0
 
 
 #: Advice after a mutation whose answer was lost.
@@ -197,8 +205,14 @@ class Bucket:
             return RequestExpired(f"{what}: {status} {code}: the store says that it came too late")
         if code in _DAMAGED:
             return Unavailable(f"{what}: {status} {code}: {first_line(message)}; try again")
-        if request.method == "HEAD" and status == 403:  # its answer has no text
-            message = "a HEAD needs s3:GetObject, and s3:ListBucket if there is no such object"
+        if request.method == "HEAD" and status in _UNEXPLAINED:
+            message = _UNEXPLAINED[status]
+            store_time = http_date(response.headers.get("date"))
+            if store_time is not None and abs(ahead := self._clock.epoch() - store_time) > _MAX_SKEW:
+                return AccessDenied(
+                    f"{what}: {status}: the clock of this machine is {abs(ahead):.0f} s"
+                    f" {'ahead of' if ahead > 0 else 'behind'} that of the store. Set it"
+                )
         if region := response.headers.get("x-amz-bucket-region"):
             message = f"{first_line(message)} (the bucket is in region {region})"
         return common_error(what, status, code, message)

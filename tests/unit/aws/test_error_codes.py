@@ -53,3 +53,20 @@ def test_only_the_first_line_of_a_message_is_shown() -> None:
     message = "The signature does not match.\n\nThe Canonical String was\nx-amz-security-token:hush"
     assert first_line(message) == "The signature does not match"
     assert "hush" not in str(common_error("PutItem", 400, "InvalidSignatureException", message))
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "advice"),
+    [
+        ("RequestTimeTooSkewed", "The difference is too large.", "Set the clock"),
+        ("InvalidSignatureException", "Signature expired: 1 is now earlier than 2", "Set the clock"),
+        ("InvalidSignatureException", "The signature does not match", "Check the credentials"),
+        ("ExpiredToken", "The provided token has expired.", "renew them"),
+        ("ExpiredTokenException", "The security token is expired", "renew them"),
+    ],
+)
+def test_the_advice_names_the_cause(code: str, message: str, advice: str) -> None:
+    """A wrong clock and expired credentials are not mistaken for a lack of permissions."""
+    error = common_error("PutItem", 403, code, message)
+    assert type(error) is AccessDenied
+    assert advice in str(error)
