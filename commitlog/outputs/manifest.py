@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from commitlog.commit.conditional import ConditionalStore
-from commitlog.errors import AlreadyExists, CorruptRecord, FormatTooNew
+from commitlog.errors import AlreadyExists, CorruptRecord, FormatTooNew, NotFound
 from commitlog.oplog.codec import ADVICE, Document
 from commitlog.oplog.validate import build, items, mapping, text
 from commitlog.outputs.foreign import ForeignFile
@@ -90,7 +90,11 @@ class Manifests:
         )
 
     def read(self, manifest: Manifest) -> Iterator[StagedFile]:
-        """Yield the staged files of `manifest`. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
+        """Yield the staged files of `manifest`.
+
+        Raises `CorruptRecord` also if it is missing: a record that names it was read before; and
+        `FormatTooNew`.
+        """
         return self._read(manifest, staged_from_json)
 
     def files(self, manifest: Manifest) -> Iterator[DataFile]:
@@ -107,7 +111,13 @@ class Manifests:
 
     def _read(self, manifest: Manifest, make: Callable[[object], T]) -> Iterator[T]:
         path = self.path(manifest)
-        data = self._store.get(path).data
+        try:
+            data = self._store.get(path).data
+        except NotFound as error:
+            raise CorruptRecord(
+                f"{path!r} is missing; a record has its list of {manifest.files} files there. Restore"
+                " it from a backup or an older version of the object"
+            ) from error
         if hashlib.sha256(data).hexdigest() != manifest.sha256:
             raise CorruptRecord(f"{path!r} does not match the checksum in its record. {ADVICE}")
         try:

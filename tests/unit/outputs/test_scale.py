@@ -123,6 +123,23 @@ def test_a_damaged_manifest_is_never_taken_for_a_shorter_list(
         open_output(store).snapshot()
 
 
+def test_a_missing_manifest_is_damage() -> None:
+    """Not an object that does not exist: a record names it. Restored, it counts again."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("big", visibility="logged")
+    record = output.commit(job, logged_files(job, INLINE_FILES + 1))
+    (manifest,) = list(store.list(MANIFESTS))
+    data = store.get(manifest.path).data
+    store.delete(manifest.path)
+    for read in (lambda: list(output.files(record)), open_output(store).snapshot):
+        with pytest.raises(CorruptRecord, match=f"{job.attempt}.* is missing.* list of 1001 files"):
+            read()
+    assert any("is missing" in message for message in open_output(store).inspect(expire_after=0).damage)
+    store.put(manifest.path, data)
+    assert len(open_output(store).snapshot().files) == INLINE_FILES + 1
+
+
 def test_recovery_removes_the_manifests_of_an_aborted_job() -> None:
     """The job had prepared its commit, and then died."""
     store = MemoryStore()
