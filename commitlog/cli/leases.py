@@ -203,7 +203,7 @@ def break_(
 
     \b
     Example:
-      commitlog lease break dynamodb://commits bucket/reports/today.csv
+      commitlog lease break dynamodb://commits reports/today.csv
     """
     clock = SystemClock()
     table = connection.leases(url)

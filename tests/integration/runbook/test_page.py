@@ -1,0 +1,47 @@
+"""The runbook is complete: states, tests, findings of ``commitlog status``, and its index agree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlog.status import FINDING_KINDS
+from support.runbook import PARTS, Section, index, sections
+
+
+def _tested() -> Iterator[str]:
+    """Yield the anchors in the tests next to this one, for each test that follows the section."""
+    for file in Path(__file__).parent.glob("test_*.py"):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                texts = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
+                yield from sections().keys() & texts
+
+
+def test_each_section_has_a_test() -> None:
+    """A test names the section that it follows."""
+    assert set(_tested()) == set(sections())
+
+
+def test_the_index_has_each_section() -> None:
+    """Nobody has to read the page to find a state."""
+    assert index() == set(sections())
+
+
+@pytest.mark.parametrize("section", sections().values(), ids=lambda section: section.anchor)
+def test_a_section_has_its_parts(section: Section) -> None:
+    """In the same order, and each with the answer."""
+    names = list(section.parts)
+    assert names == [part for part in PARTS if part in names]
+    assert {"Symptom", "Check", "Do", "Loss"} <= set(names)
+    assert section.messages or section.steps("Symptom")
+    assert section.steps("Check") or section.steps("Do")
+
+
+def test_each_finding_has_a_section() -> None:
+    """A kind of finding is the symptom of a state."""
+    shown = {kind for section in sections().values() for kind in section.findings}
+    assert shown <= set(FINDING_KINDS)
