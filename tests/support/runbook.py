@@ -8,10 +8,12 @@ A section of a state has these parts, each of which begins with its name in bold
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +45,7 @@ PAGE = ROOT / "docs/runbook.md"
 PARTS = ("Symptom", "Check", "Do", "Loss", "Why it is safe", "Do not")
 
 _HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
+_GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
 _PART = re.compile(rf"^\*\*({'|'.join(PARTS)})\.\*\*", re.MULTILINE)
 
 
@@ -60,10 +63,12 @@ class Section:
 
     Attributes:
         anchor: the anchor of its heading.
+        group: the heading above it.
         parts: the text of each part.
     """
 
     anchor: str
+    group: str
     parts: Mapping[str, str]
 
     @property
@@ -77,6 +82,11 @@ class Section:
     def findings(self) -> frozenset[str]:
         """The kinds of findings of ``commitlog status`` that are symptoms."""
         return frozenset(re.findall(r"^! ([\w-]+): ", self.parts["Symptom"], re.MULTILINE))
+
+    def program(self, part: str) -> str:
+        """Return the Python program of a part."""
+        [block] = [block for language, block in FENCE.findall(self.parts[part]) if language == "python"]
+        return block
 
     def steps(self, part: str) -> tuple[Step, ...]:
         """Return the commands of a part, in order."""
@@ -104,7 +114,8 @@ def sections() -> Mapping[str, Section]:
         }
         anchor = re.sub(r"[^\w\- ]", "", heading[1].lower()).replace(" ", "-")
         assert anchor not in found, f"two sections have the anchor {anchor}"
-        found[anchor] = Section(anchor, parts)
+        group = _GROUP.findall(text[: heading.start()])[-1]
+        found[anchor] = Section(anchor, group, parts)
     return found
 
 
@@ -122,13 +133,19 @@ def matches(pattern: str, text: str) -> bool:
     >>> matches("a\\n", "a b\\n")
     False
     """
-    lines = [
-        r"(?:[^\n]*\n)*?" if line == "…" else re.escape(line).replace("…", "[^\n]*") + r"[ ]*\n"
-        for line in pattern.splitlines()
-    ]
-    return (
-        re.search("^" + "".join(lines), text if text.endswith("\n") else f"{text}\n", re.M) is not None
-    )
+    lines = [_SOME_LINES if line == "…" else _expression(line) for line in pattern.splitlines()]
+    text = text if text.endswith("\n") else f"{text}\n"
+    return re.search("^" + "".join(lines), text, re.MULTILINE) is not None
+
+
+#: Any number of lines, but as few as possible.
+_SOME_LINES = r"(?:[^\n]*\n)*?"
+
+
+def _expression(line: str) -> str:
+    """Return the expression for a line; columns may have another width than on the page."""
+    words = (re.escape(word).replace("…", r"[^\n]*") for word in line.split())
+    return r"[ ]*" + r"[ ]+".join(words) + r"[ ]*\n"
 
 
 @define
@@ -168,12 +185,16 @@ class Operator:
         section: the section.
         names: the real name for each name of the page, such as a URL.
         env: the environment of the commands.
+        server: the server of commands of the AWS CLI.
         clock: the clock of the commands.
+        answer: the answer to a question of a command.
     """
 
     section: Section
     names: Mapping[str, str]
-    env: Mapping[str, str] = field(factory=dict)
+    env: dict[str, str] = field(factory=dict)
+    server: Server | None = None
+    answer: str | None = None
     clock: FastForward = field(factory=FastForward)
     _seen: set[int] = field(factory=set, init=False)
     _followed: set[str] = field(factory=set, init=False)
@@ -201,6 +222,14 @@ class Operator:
         self._compare(self.section.messages[number], text)
         self._seen.add(number)
 
+    def has_seen(self, number: int) -> None:
+        """Leave a message out: another test shows it."""
+        self._seen.add(number)
+
+    def has_followed(self, *parts: str) -> None:
+        """Leave parts out: another test follows them."""
+        self._followed.update(parts)
+
     def looks(self) -> None:
         """Run the commands of *Symptom*, which show the state."""
         self._follow("Symptom", None)
@@ -209,11 +238,20 @@ class Operator:
         """Run the commands of *Check*; the last one ends with `status`."""
         self._follow("Check", status)
 
-    def does(self, *, status: int = 0) -> None:
-        """Run the commands of *Do*; each succeeds, but for the last one, which ends with `status`."""
-        self._follow("Do", status)
+    def does(self, *, status: int = 0, output: bool = True) -> None:
+        """Run the commands of *Do*; each succeeds, but for the last one, which ends with `status`.
 
-    def _follow(self, part: str, status: int | None) -> None:
+        Args:
+            status: the exit status.
+            output: whether they print what the page shows.
+        """
+        self._follow("Do", status, output)
+
+    def runs(self, command: str) -> Result:
+        """Run a command that is not on the page."""
+        return self._run(command)
+
+    def _follow(self, part: str, status: int | None, output: bool = True) -> None:
         steps = self.section.steps(part)
         assert steps, f"no commands: {part}"
         for number, step in enumerate(steps, 1):
@@ -221,8 +259,8 @@ class Operator:
             if status is not None and number == len(steps):
                 assert done.exit_code == status, done.output
             elif part == "Do":
-                assert done.exit_code == 0, done.output
-            if step.output:
+                assert done.exit_code == 0 or "fsck" in step.command, done.output
+            if step.output and output:
                 self._compare("\n".join(step.output), done.output)
         self._followed.add(part)
 
@@ -231,12 +269,30 @@ class Operator:
         assert matches(expected, text), f"on the page:\n{expected}\nbut:\n{text}"
 
     def _run(self, command: str) -> Result:
-        program, *words = shlex.split(command, comments=True)
+        command, _, file = command.partition(" > ")
+        program, *words = (self._real(word) for word in shlex.split(command))
+        if program == "aws":
+            return self._run_aws(*words)
         assert program == "commitlog", command
         with self.clock.installed():
-            done = CliRunner(env=dict(self.env)).invoke(main, [self._real(word) for word in words])
+            done = CliRunner(env=dict(self.env)).invoke(main, words, input=self.answer)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        if file:
+            Path(self._real(file)).write_text(done.stdout)
         return done
+
+    def _run_aws(self, service: str, operation: str, *words: str) -> Result:
+        """Call the operation that a command of the AWS CLI stands for, with its options."""
+        assert self.server is not None
+        options = {
+            re.sub(r"(?:^-|)-(\w)", lambda letter: letter[1].upper(), name): (
+                json.loads(value) if value.startswith("{") else value
+            )
+            for name, value in zip(words[::2], words[1::2], strict=True)
+        }
+        done = getattr(self.server.client(service), operation.replace("-", "_"))(**options)
+        assert done["ResponseMetadata"]["HTTPStatusCode"] == 200
+        return Result(CliRunner(), b"", b"", b"", None, 0, None)
 
     def _real(self, word: str) -> str:
         for name in sorted(self.names, key=len, reverse=True):
@@ -266,4 +322,4 @@ def at(anchor: str, names: Mapping[str, str], *, server: Server | None = None, *
             "AWS_SECRET_ACCESS_KEY": server.secret_access_key,
             **env,
         }
-    return Operator(section=sections()[anchor], names=names, env=env)
+    return Operator(section=sections()[anchor], names=names, env=env, server=server)

@@ -11,6 +11,22 @@ import pytest
 from commitlog.status import FINDING_KINDS
 from support.runbook import PARTS, Section, index, sections
 
+#: Commands that only read.
+READING = tuple(
+    f"commitlog {words} "
+    for words in (
+        "status",
+        "ls",
+        "lease list",
+        "output log",
+        "fs ls",
+        "namespace describe",
+        "namespace fsck",
+        "ingest status",
+        "ingest files",
+    )
+)
+
 
 def _tested() -> Iterator[str]:
     """Yield the anchors in the tests next to this one, for each test that follows the section."""
@@ -41,7 +57,28 @@ def test_a_section_has_its_parts(section: Section) -> None:
     assert section.steps("Check") or section.steps("Do")
 
 
+@pytest.mark.parametrize("section", sections().values(), ids=lambda section: section.anchor)
+def test_a_check_changes_nothing(section: Section) -> None:
+    """Its commands only read, or are dry runs."""
+    for step in section.steps("Check"):
+        reads = step.command.startswith(READING) and "--repair" not in step.command
+        assert reads or "--dry-run" in step.command, step.command
+
+
 def test_each_finding_has_a_section() -> None:
-    """A kind of finding is the symptom of a state."""
-    shown = {kind for section in sections().values() for kind in section.findings}
-    assert shown <= set(FINDING_KINDS)
+    """A kind of finding is the symptom of a state of each kind of target."""
+    targets = {"Leases": "leases", "Outputs": "output", "Namespaces": "namespace", "Ingest": "ingest"}
+    shown = {
+        (kind, targets[section.group])
+        for section in sections().values()
+        for kind in section.findings
+        if section.group in targets
+    }
+    assert shown == {(kind.name, target) for kind in FINDING_KINDS.values() for target in kind.targets}
+
+
+def test_messages_are_on_one_line() -> None:
+    """A message that is copied into a search of the page is found."""
+    for section in sections().values():
+        for message in section.messages:
+            assert message.count("\n") == 1, message
