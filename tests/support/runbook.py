@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field, frozen
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from commitlog.cli import main
 from commitlog.clock import SystemClock
@@ -55,6 +55,14 @@ class Step:
 
     command: str
     output: tuple[str, ...]
+
+
+@frozen
+class Done:
+    """The exit status of a command, and everything that it printed."""
+
+    exit_code: int
+    output: str
 
 
 @frozen
@@ -187,14 +195,12 @@ class Operator:
         env: the environment of the commands.
         server: the server of commands of the AWS CLI.
         clock: the clock of the commands.
-        answer: the answer to a question of a command.
     """
 
     section: Section
     names: Mapping[str, str]
     env: dict[str, str] = field(factory=dict)
     server: Server | None = None
-    answer: str | None = None
     clock: FastForward = field(factory=FastForward)
     _seen: set[int] = field(factory=set, init=False)
     _followed: set[str] = field(factory=set, init=False)
@@ -247,7 +253,7 @@ class Operator:
         """
         self._follow("Do", status, output)
 
-    def runs(self, command: str) -> Result:
+    def runs(self, command: str) -> Done:
         """Run a command that is not on the page."""
         return self._run(command)
 
@@ -268,20 +274,20 @@ class Operator:
         text = self._as_on_page(text)
         assert matches(expected, text), f"on the page:\n{expected}\nbut:\n{text}"
 
-    def _run(self, command: str) -> Result:
+    def _run(self, command: str) -> Done:
         command, _, file = command.partition(" > ")
         program, *words = (self._real(word) for word in shlex.split(command))
         if program == "aws":
             return self._run_aws(*words)
         assert program == "commitlog", command
         with self.clock.installed():
-            done = CliRunner(env=dict(self.env)).invoke(main, words, input=self.answer)
+            done = CliRunner(env=self.env).invoke(main, words)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         if file:
             Path(self._real(file)).write_text(done.stdout)
-        return done
+        return Done(done.exit_code, done.stdout + done.stderr)
 
-    def _run_aws(self, service: str, operation: str, *words: str) -> Result:
+    def _run_aws(self, service: str, operation: str, *words: str) -> Done:
         """Call the operation that a command of the AWS CLI stands for, with its options."""
         assert self.server is not None
         options = {
@@ -292,7 +298,7 @@ class Operator:
         }
         done = getattr(self.server.client(service), operation.replace("-", "_"))(**options)
         assert done["ResponseMetadata"]["HTTPStatusCode"] == 200
-        return Result(CliRunner(), b"", b"", b"", None, 0, None)
+        return Done(0, "")
 
     def _real(self, word: str) -> str:
         for name in sorted(self.names, key=len, reverse=True):

@@ -189,6 +189,19 @@ def test_input_not_reachable(remote: Site) -> None:
     assert delivered(remote.checkpoint) == whole(a=b"abc", new=b"de")
 
 
+def test_a_directory_that_is_not_mounted(site: Site, tmp_path: Path) -> None:
+    """The other half of that section: the query goes on, and each file comes once."""
+    site.put(new=b"de")
+    (tmp_path / "in").rename(tmp_path / "elsewhere")
+    site.run()
+    operator = site.operator("input-not-reachable")
+    found = operator.runs("commitlog status dynamodb://ingest").output
+    assert f"! unreachable-input: 1: source 'events': {tmp_path}/in is not there: mount it" in found
+    (tmp_path / "elsewhere").rename(tmp_path / "in")
+    site.run()
+    assert delivered(site.checkpoint) == whole(a=b"abc", new=b"de")
+
+
 @pytest.mark.servers
 def test_state_of_ingest_lost(remote: Site) -> None:
     """The query reads nothing more with its checkpoint, and everything with a new one."""
