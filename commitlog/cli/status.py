@@ -92,7 +92,7 @@ def status(
     items are read, and the numbers are then marked as too low. With --full, everything is read.
 
     The exit status is 0 if nothing needs attention, 1 if something does, and 2 if a look failed. With
-    --watch, the command runs until it is interrupted.
+    --watch, the command runs until it is interrupted. docs/runbook.md has a section for each finding.
 
     \b
     Example:

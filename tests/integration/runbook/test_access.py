@@ -176,8 +176,8 @@ def test_probe_report_outdated(
         serving.start()
 
         def winners(key: str, **leases: str) -> int:
-            """Return how many of eight writers create the same object."""
-            start = threading.Barrier(8)
+            """Return how many of four writers create the same object."""
+            start = threading.Barrier(4)
             known = ProbeReport.from_json(report.read_text())
 
             def create(number: int) -> bool:
@@ -190,8 +190,8 @@ def test_probe_report_outdated(
                         return True
                     return False
 
-            with ThreadPoolExecutor(8) as executor:
-                return sum(executor.map(create, range(8)))
+            with ThreadPoolExecutor(4) as executor:
+                return sum(executor.map(create, range(4)))
 
         names = {
             "s3://bucket": f"s3://{bucket}",

@@ -182,6 +182,19 @@ def test_store_restored_to_an_earlier_time(site: Site) -> None:
         lake.write("a/5", b"five")
 
 
+@pytest.mark.servers
+@pytest.mark.all
+def test_a_repair_after_a_restore_of_the_store_brings_files_back(site: Site) -> None:
+    """So the page says: write the log again from the table first."""
+    backup = site.objects()
+    site.change()
+    site.restore_objects(backup)
+    operator = site.operator("store-restored-to-an-earlier-time")
+    operator.runs("commitlog namespace fsck lake --repair")
+    with site.open() as lake:
+        assert lake.read("b/3") == FILES["b/3"]  # it was deleted after the backup
+
+
 def test_a_directory_that_was_copied_counts_as_changed(local: Site, tmp_path: Path) -> None:
     """The page says so about a restore of a local store."""
     shutil.copytree(tmp_path / "store", tmp_path / "backup")
@@ -249,20 +262,19 @@ def test_log_of_a_namespace_too_long(local: Site, monkeypatch: pytest.MonkeyPatc
     assert local.tree() == FILES
 
 
-@pytest.mark.servers
-def test_log_belongs_to_another_table(site: Site, tmp_path: Path) -> None:
+def test_log_belongs_to_another_table(local: Site, tmp_path: Path) -> None:
     """A drill took the log. The change of the other table is lost, and it can make no other."""
     other = f"sqlite://{tmp_path}/drill.db"
-    with commitlog.restore_namespace("lake", store=site.store, metadata=other) as restorer:
+    with commitlog.restore_namespace("lake", store=local.store, metadata=other) as restorer:
         restorer.restore()
-    with site.open(other) as lake:
+    with local.open(other) as lake:
         lake.write("drill", b"1")
-    with site.operator("log-belongs-to-another-table") as operator:
+    with local.operator("log-belongs-to-another-table") as operator:
         operator.looks()
         operator.checks()
         operator.does()
-    assert site.tree() == FILES
-    with site.open(other) as lake, pytest.raises(Fenced):
+    assert local.tree() == FILES
+    with local.open(other) as lake, pytest.raises(Fenced):
         lake.write("drill", b"2")
 
 
@@ -290,21 +302,20 @@ def test_store_of_a_namespace_missing(tmp_path: Path) -> None:
     assert b"new" in {file.read_bytes() for file in (tmp_path / "below").rglob("*") if file.is_file()}
 
 
-@pytest.mark.servers
-def test_trash_full(site: Site) -> None:
+def test_trash_full(local: Site) -> None:
     """Only what has no name is removed."""
-    with site.open() as lake:
+    with local.open() as lake:
         lake.write("b/3", b"new")
         lake.delete("a", recursive=True)
-    with site.operator("trash-full") as operator:
+    with local.operator("trash-full") as operator:
         operator.clock.advance(8 * DAY)
         operator.looks()
         operator.does()
-        assert site.content() == [b"new", b"one", b"two"]
+        assert local.content() == [b"new", b"one", b"two"]
         operator.clock.advance(7200)
         operator.does(output=False)
-    assert site.content() == [b"new"]
-    assert site.tree() == {"b/3": b"new"}
+    assert local.content() == [b"new"]
+    assert local.tree() == {"b/3": b"new"}
 
 
 @pytest.mark.servers
@@ -347,14 +358,13 @@ def test_two_namespaces_on_one_store(site: Site) -> None:
     assert site.tree() == FILES
 
 
-@pytest.mark.servers
-def test_record_of_a_namespace_damaged(site: Site) -> None:
+def test_record_of_a_namespace_damaged(local: Site) -> None:
     """Both records are restored from the log."""
-    with site.open() as lake:
+    with local.open() as lake:
         lake.write("b/3", b"new")
         entry = lake.stat("a/1").entry.key
     hash_key, range_key = NAMESPACE_SCHEMA.key_names
-    with closing(open_table(site.metadata, NAMESPACE_SCHEMA)) as table:
+    with closing(open_table(local.metadata, NAMESPACE_SCHEMA)) as table:
         [garbage] = [
             Key(str(item[hash_key]), str(item[range_key]))
             for item in table.scan()
@@ -362,13 +372,13 @@ def test_record_of_a_namespace_damaged(site: Site) -> None:
         ]
         for key in (entry, garbage):
             table.put({hash_key: key.hash, range_key: key.range, "kind": "other"})
-    with site.operator("record-of-a-namespace-damaged") as operator:
+    with local.operator("record-of-a-namespace-damaged") as operator:
         operator.looks()
         operator.checks(status=1)
         operator.does()
-    assert site.tree() == {**FILES, "b/3": b"new"}
-    with site.operator("trash-full") as operator:
+    assert local.tree() == {**FILES, "b/3": b"new"}
+    with local.operator("trash-full") as operator:
         operator.has_followed("Symptom")
         operator.clock.advance(7200)
         operator.does(output=False)
-    assert site.content() == sorted([b"one", b"two", b"new"])
+    assert local.content() == sorted([b"one", b"two", b"new"])

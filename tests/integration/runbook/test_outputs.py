@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,11 @@ def on_server(server: Ministack) -> dict[str, Any]:
     with open_place(place) as store:
         drive(store, "first")
     return place
+
+
+def lines_of(files: Iterable[bytes]) -> list[str]:
+    """Return the rows of files that `drive` wrote, sorted."""
+    return sorted(line for data in files for line in data.decode().splitlines()[1:])
 
 
 @pytest.mark.servers
@@ -181,8 +187,7 @@ def test_uploads_of_a_committed_job_lost(tmp_path: Path) -> None:
             exec(operator.section.program("Do"), {"output": output, "write": write})
     with open_place(place) as store:
         assert Output(store, "out").recover(older_than=0).lost == ()
-        found = [line for data in visible(store).values() for line in data.decode().splitlines()[1:]]
-        assert sorted(found) == sorted([*rows("first"), *rows("killed")])
+        assert lines_of(visible(store).values()) == sorted([*rows("first"), *rows("killed")])
 
 
 @pytest.mark.servers
@@ -280,6 +285,22 @@ def test_record_of_a_log_lost_or_damaged(tmp_path: Path, damage: str) -> None:
             operator.checks(status=0 if damage == "lost" else 1)
             operator.does()
         audit_rows(store, ["first", "second"])
+
+
+def test_a_last_record_without_a_copy(tmp_path: Path) -> None:
+    """Its job runs again; readers of the log see its rows once, and plain readers twice."""
+    place = in_directory(tmp_path)
+    with open_place(place) as store:
+        drive(store, "second")
+        store.delete("out/_commitlog/00000000000000000002.json")
+        operator = operator_of("record-of-a-log-lost-or-damaged", place)
+        assert operator.runs("commitlog rm s3://bucket/out/_SUCCESS").exit_code == 0
+        drive(store, "second")
+        assert operator.runs("commitlog status s3://bucket/out").exit_code == 0
+        output = Output(store, "out")
+        of_log = [store.get(output.locate(file)).data for file in output.snapshot().files]
+        assert lines_of(of_log) == sorted([*rows("first"), *rows("second")])
+        assert lines_of(visible(store).values()) == sorted([*rows("first"), *2 * rows("second")])
 
 
 def test_output_restored_to_an_earlier_time(tmp_path: Path) -> None:
