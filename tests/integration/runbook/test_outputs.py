@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from commitlog.errors import (
 )
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.stores.open import open_store
+from commitlog.tables.api import Key
 from commitlog.tables.open import open_table
 from support.killed_driver import audit_rows, drive, kill_at, open_place, rows
 from support.outputs import visible
@@ -114,6 +116,31 @@ def test_table_of_leases_lost(ministack: Ministack) -> None:
         Output(store, "out").recover(older_than=0)
         drive(store, "next")
         audit_rows(store, ["first", "next"])
+
+
+@pytest.mark.servers
+@pytest.mark.all
+def test_a_backup_of_a_table_of_leases_has_dead_holders(ministack: Ministack) -> None:
+    """The page says so: its leases are broken like those of dead holders, and no row is lost."""
+    place = on_server(ministack)
+    kill_at(place, "the commit record is written", "before")
+    with closing(open_table(place["table"], LEASE_SCHEMA, **ministack.options)) as table:
+        backup = list(table.scan())
+        with open_place(place) as store:
+            drive(store, "next")
+        for item in list(table.scan()):
+            table.delete(Key(str(item["path"]), str(item["etag"])))
+        for item in backup:
+            table.put(item)
+    names = {"dynamodb://commits": place["table"]}
+    operator = at("dead-lease-holder", names, server=ministack)
+    operator.clock.advance(600)
+    operator.looks()
+    operator.does()
+    with open_place(place) as store:
+        Output(store, "out").recover(older_than=0)
+        drive(store, "last")
+        audit_rows(store, ["first", "next", "last"])
 
 
 @pytest.mark.servers
