@@ -184,7 +184,7 @@ class FastForward:
 
 @define(kw_only=True)
 class Operator:
-    """Somebody who sees a symptom and follows a section, with the real names of things.
+    """A person who sees a symptom and follows a section, with the real names of things.
 
     Use it as a context manager: at the end, every symptom must have been seen, and every command of
     the section must have been run.

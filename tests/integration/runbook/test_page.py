@@ -43,7 +43,7 @@ def test_each_section_has_a_test() -> None:
 
 
 def test_the_index_has_each_section() -> None:
-    """Nobody has to read the page to find a state."""
+    """A state is found without reading the whole page."""
     assert index() == set(sections())
 
 
