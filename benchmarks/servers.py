@@ -15,6 +15,14 @@ if _TESTS not in sys.path:
     sys.path.append(_TESTS)
 
 from support.s3a import hadoop_committer_jars, s3a_jars, s3a_settings  # noqa: E402
-from support.servers import Ministack, Seaweedfs, Server  # noqa: E402
+from support.servers import Juicefs, Ministack, Seaweedfs, Server  # noqa: E402
 
-__all__ = ["Ministack", "Seaweedfs", "Server", "hadoop_committer_jars", "s3a_jars", "s3a_settings"]
+__all__ = [
+    "Juicefs",
+    "Ministack",
+    "Seaweedfs",
+    "Server",
+    "hadoop_committer_jars",
+    "s3a_jars",
+    "s3a_settings",
+]

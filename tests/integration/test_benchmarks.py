@@ -34,7 +34,18 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name",
     one_in(
-        3, ["conditional_put", "committer", "faults", "formats", "fsck", "ingest", "log", "namespace"]
+        3,
+        [
+            "conditional_put",
+            "committer",
+            "faults",
+            "formats",
+            "fsck",
+            "ingest",
+            "log",
+            "namespace",
+            "cost",
+        ],
     ),
 )
 def test_a_benchmark_runs_from_a_checkout_without_an_import_path(name: str, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ LAYERS = (
     {"transfer", "status"},
     {"spark", "filesystem"},
     {"testing"},
+    {"cost"},
     {"cli"},
     {"__main__"},
 )

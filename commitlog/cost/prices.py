@@ -1,0 +1,163 @@
+"""`PriceTable`: the prices of one region at a date, and the price of a usage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import inf
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from attrs import field, fields, frozen, validators
+
+from commitlog.cost.usage import Usage
+from commitlog.errors import ConfigurationError
+
+__all__ = ["US_EAST_1", "Billing", "PriceTable"]
+
+#: How a table of DynamoDB is billed.
+Billing: TypeAlias = Literal["on-demand", "provisioned"]
+
+#: Hours and seconds of a month, as AWS counts them.
+_MONTH_HOURS = 730
+_MONTH_SECONDS = _MONTH_HOURS * 3600
+
+_GB = 10**9
+
+
+def _price() -> Any:
+    return field(converter=float, validator=[validators.ge(0.0), validators.lt(inf)])
+
+
+def _texts(value: Mapping[str, str]) -> Mapping[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
+        raise TypeError(f"sources must be an object of texts, not {value!r}")
+    return MappingProxyType(dict(value))
+
+
+@frozen(kw_only=True)
+class PriceTable:
+    """Prices in US dollars. A table of your own region, or of your contract, can replace `US_EAST_1`.
+
+    Attributes:
+        region: the region.
+        date: the date of the newest price, as ``YYYY-MM-DD``.
+        sources: where each service publishes its prices.
+        s3_put_per_thousand: PUT, COPY, POST and LIST requests to S3 Standard.
+        s3_get_per_thousand: GET and all other requests.
+        dynamodb_write_per_million: write request units on demand.
+        dynamodb_read_per_million: read request units on demand.
+        dynamodb_wcu_hour: a provisioned write capacity unit.
+        dynamodb_rcu_hour: a provisioned read capacity unit.
+        dynamodb_gb_month: a stored GB.
+        dynamodb_free_gb: stored GB without a price, once for all tables of an account and region.
+        dynamodb_pitr_gb_month: point-in-time recovery of a GB.
+    """
+
+    region: str = field(validator=validators.instance_of(str))
+    date: str = field(validator=[validators.instance_of(str), validators.matches_re(r"\d{4}-\d\d-\d\d")])
+    sources: Mapping[str, str] = field(converter=_texts)
+    s3_put_per_thousand: float = _price()
+    s3_get_per_thousand: float = _price()
+    dynamodb_write_per_million: float = _price()
+    dynamodb_read_per_million: float = _price()
+    dynamodb_wcu_hour: float = _price()
+    dynamodb_rcu_hour: float = _price()
+    dynamodb_gb_month: float = _price()
+    dynamodb_free_gb: float = _price()
+    dynamodb_pitr_gb_month: float = _price()
+
+    @classmethod
+    def from_json(cls, text: str) -> PriceTable:
+        """Return the table that `to_json` has written, or that was edited since.
+
+        Raises `ConfigurationError` if the text is not JSON, if a price is missing or no number of 0 or
+        more, or if there is a name that no price has.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ConfigurationError(f"the price table is not JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigurationError("the price table must be a JSON object: see --print-prices")
+        names = {each.name for each in fields(cls)}
+        wrong = sorted(names ^ values.keys())
+        if wrong:
+            problem = "lacks" if wrong[0] in names else "has the unknown price"
+            raise ConfigurationError(f"the price table {problem} {wrong[0]!r}: see --print-prices")
+        try:
+            return cls(**values)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"the price table is wrong: {error.args[0]}") from error
+
+    def to_json(self) -> str:
+        """Return the table as JSON.
+
+        >>> PriceTable.from_json(US_EAST_1.to_json()) == US_EAST_1
+        True
+        """
+        values = {each.name: getattr(self, each.name) for each in fields(type(self))}
+        return json.dumps({**values, "sources": dict(self.sources)}, indent=2)
+
+    def dollars(
+        self, usage: Usage, *, billing: Billing = "on-demand", utilization: float = 0.7
+    ) -> float:
+        """Return the price of the usage of a month.
+
+        Args:
+            usage: the requests and units.
+            billing: of the tables. ``provisioned`` assumes that they come evenly over the month, and
+                takes parts of a capacity unit, of which DynamoDB bills whole ones.
+            utilization: with ``provisioned``, the share of the capacity that is used; 0.7 is the default
+                of auto scaling.
+
+        >>> round(US_EAST_1.dollars(Usage(put_requests=1_000_000, write_units=2_000_000)), 2)
+        6.25
+        """
+        if not 0 < utilization <= 1:
+            raise ConfigurationError(f"utilization must be above 0 and at most 1, not {utilization:g}")
+        s3 = (
+            usage.put_requests * self.s3_put_per_thousand + usage.get_requests * self.s3_get_per_thousand
+        ) / 1_000
+        if billing == "on-demand":
+            writes = usage.write_units * self.dynamodb_write_per_million / 1_000_000
+            reads = usage.read_units * self.dynamodb_read_per_million / 1_000_000
+        else:
+            second = _MONTH_SECONDS * utilization
+            writes = usage.write_units / second * self.dynamodb_wcu_hour * _MONTH_HOURS
+            reads = usage.read_units / second * self.dynamodb_rcu_hour * _MONTH_HOURS
+        return s3 + writes + reads
+
+    def storage_dollars(self, stored_bytes: float, *, recovery: bool = False) -> float:
+        """Return the price of what tables store for a month.
+
+        Args:
+            stored_bytes: bytes of all tables of the account in the region, with 100 bytes for each item
+                that DynamoDB adds.
+            recovery: whether point-in-time recovery is on.
+        """
+        stored = stored_bytes / _GB
+        dollars = max(0.0, stored - self.dynamodb_free_gb) * self.dynamodb_gb_month
+        return dollars + (stored * self.dynamodb_pitr_gb_month if recovery else 0.0)
+
+
+#: List prices of US East (N. Virginia).
+US_EAST_1 = PriceTable(
+    region="us-east-1",
+    # On-demand prices of DynamoDB were halved on this day. The others are older.
+    date="2024-11-01",
+    sources={
+        "s3": "https://aws.amazon.com/s3/pricing/",
+        "dynamodb_on_demand": "https://aws.amazon.com/dynamodb/pricing/on-demand/",
+        "dynamodb_provisioned": "https://aws.amazon.com/dynamodb/pricing/provisioned/",
+    },
+    s3_put_per_thousand=0.005,
+    s3_get_per_thousand=0.0004,
+    dynamodb_write_per_million=0.625,
+    dynamodb_read_per_million=0.125,
+    dynamodb_wcu_hour=0.00065,
+    dynamodb_rcu_hour=0.00013,
+    dynamodb_gb_month=0.25,
+    dynamodb_free_gb=25.0,
+    dynamodb_pitr_gb_month=0.20,
+)
