@@ -30,7 +30,7 @@ __all__ = ["PAGE", "filled", "tables"]
 
 PAGE = ROOT / "docs" / "cost.md"
 
-_TABLE = re.compile(r"(<!-- table: (\w+) -->\n\n)((?:\|.*\n)*)")
+_TABLE = re.compile(r"(<!-- table: (\w+) -->\n\n)((?:\|.*\n)*)\n?")
 
 #: Columns of a usage.
 _USAGE = ("PUT", "GET", "write units", "read units")
@@ -43,7 +43,7 @@ def filled(text: str) -> str:
     found = tables()
 
     def table(match: re.Match[str]) -> str:
-        return match[1] + "".join(f"{line}\n" for line in found.pop(match[2]))
+        return match[1] + "".join(f"{line}\n" for line in [*found.pop(match[2]), ""])
 
     text = _TABLE.sub(table, text)
     assert not found, f"the page lacks {sorted(found)}"
