@@ -84,6 +84,7 @@ def _workload(numbers: Mapping[str, Any]) -> Workload:
     help="Visibility of the outputs.",
 )
 @click.option("--log/--no-log", default=True, show_default=True, help="Namespaces have logs.")
+@click.option("--notified", is_flag=True, help="Notifications name new objects; nothing is listed.")
 @click.option("--pitr", is_flag=True, help="Tables have point-in-time recovery.")
 @click.option(
     "--billing",
@@ -119,7 +120,7 @@ def cost(
     json: bool,
     **numbers: Any,
 ) -> None:
-    """Estimate the price of a month of requests to S3 and DynamoDB.
+    """Estimate the price of a month of requests to S3, DynamoDB and SQS.
 
     All numbers are those of a month. Without any number of operations, the month is an example. Not
     included are requests that fail and are repeated, data transfer, encryption keys, logging, and the
@@ -163,13 +164,13 @@ def cost(
         )
         return
     rows: list[tuple[str, ...]] = [
-        ("OPERATION", "TIMES", "PUT", "GET", "WRITE UNITS", "READ UNITS", "DOLLARS")
+        ("OPERATION", "TIMES", "PUT", "GET", "WRITE UNITS", "READ UNITS", "QUEUE", "DOLLARS")
     ]
     rows += [_row(line, dollars(line.usage)) for line in lines]
-    rows.append((f"storage of {workload.stored_bytes:,} bytes", *[""] * 5, f"{storage:,.4f}"))
-    rows.append(("total", *[""] * 5, f"{dollars(total) + storage:,.4f}"))
+    rows.append((f"storage of {workload.stored_bytes:,} bytes", *[""] * 6, f"{storage:,.4f}"))
+    rows.append(("total", *[""] * 6, f"{dollars(total) + storage:,.4f}"))
     rows += [_row(line, dollars(line.usage)) for line in others]
-    print_columns(rows, right=range(1, 7))
+    print_columns(rows, right=range(1, 8))
     click.echo(f"\nprices of {prices.region}, {prices.date}, {billing}")
 
 
@@ -192,5 +193,12 @@ def _record(line: Line, dollars: float) -> dict[str, Any]:
 
 def _row(line: Line, dollars: float) -> tuple[str, ...]:
     usage = line.usage
-    counts = (line.times, usage.put_requests, usage.get_requests, usage.write_units, usage.read_units)
+    counts = (
+        line.times,
+        usage.put_requests,
+        usage.get_requests,
+        usage.write_units,
+        usage.read_units,
+        usage.queue_requests,
+    )
     return (line.operation, *(f"{count:,.0f}" for count in counts), f"{dollars:,.4f}")

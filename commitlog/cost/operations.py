@@ -58,6 +58,9 @@ EPOCH_FILES: int = fields(IngestSettings).max_files.default or 0
 #: Keys in a page of a listing, and objects in a bulk delete.
 _PAGE = 1_000
 
+#: Messages that one request to a queue receives or deletes.
+_MESSAGES = 10
+
 #: Bytes of a unit of DynamoDB.
 _WRITE_UNIT, _READ_UNIT = 1_024, 4_096
 
@@ -102,8 +105,8 @@ def conditional_write(
         refused: whether the condition does not hold. A lease costs one write unit less if the table
             still has the lease of the write that came first.
 
-    >>> conditional_write()
-    Usage(put_requests=1, get_requests=0, free_requests=0, write_units=0, read_units=0)
+    >>> conditional_write() == Usage(put_requests=1)
+    True
     >>> conditional_write(leases=True).write_units
     2
     """
@@ -230,7 +233,9 @@ def collect_garbage(objects: int, *, log: bool = True) -> Usage:
     )
 
 
-def ingest_epoch(files: int, *, listed_keys: int = 0, row_bytes: int | None = None) -> Usage:
+def ingest_epoch(
+    files: int, *, listed_keys: int = 0, notified: bool = False, row_bytes: int | None = None
+) -> Usage:
     """Return the usage of a batch of new files of a source: planning, reading and forgetting them.
 
     Each file is one slice, which is read by one GET. Formats that read parts of a file, such as Parquet,
@@ -240,6 +245,8 @@ def ingest_epoch(files: int, *, listed_keys: int = 0, row_bytes: int | None = No
         files: number of new files, at least 1 and at most `EPOCH_FILES`.
         listed_keys: number of keys that the batch lists: all below the prefix, or with ``ordered`` or
             ``listLimit`` a part of them.
+        notified: whether notifications name the files, one in each message, and nothing is listed. The
+            source lists all keys only once in ``listingInterval``, which is not included.
         row_bytes: size of the item with the list of the files; by default about 30 bytes for each.
     """
     if not 0 < files <= EPOCH_FILES:
@@ -248,12 +255,18 @@ def ingest_epoch(files: int, *, listed_keys: int = 0, row_bytes: int | None = No
     # The item is stored with the state, in one transaction, and removed by a later one.
     written = 2 * (1 + 2 * _units(size, _WRITE_UNIT))
     read = Usage(get_requests=files, write_units=written, read_units=1 + _units(size, _READ_UNIT))
-    return ingest_poll(listed_keys=max(files, listed_keys)) + read
+    if notified:
+        # A HEAD of each file. Messages are received until there are none, and deleted.
+        messages = 2 * ceil(files / _MESSAGES)
+        read += Usage(get_requests=files, queue_requests=messages)
+    return read + ingest_poll(listed_keys=max(files, listed_keys), notified=notified)
 
 
-def ingest_poll(*, listed_keys: int = 0) -> Usage:
-    """Return the usage of a batch that finds no new file. Argument as for `ingest_epoch`."""
+def ingest_poll(*, listed_keys: int = 0, notified: bool = False) -> Usage:
+    """Return the usage of a batch that finds no new file. Arguments are as for `ingest_epoch`."""
     _check("listed_keys", listed_keys)
+    if notified:
+        return Usage(read_units=2, queue_requests=1)
     return Usage(put_requests=max(1, ceil(listed_keys / _PAGE)), get_requests=1, read_units=2)
 
 
@@ -266,8 +279,9 @@ def counted_requests(counts: RequestCounts) -> Usage:
     that list nothing.
 
     >>> from commitlog.namespace import RequestCounts
-    >>> counted_requests(RequestCounts(gets=3, transactions=1, writes=2, store_puts=1))
-    Usage(put_requests=1, get_requests=0, free_requests=0, write_units=4, read_units=3)
+    >>> usage = counted_requests(RequestCounts(gets=3, transactions=1, writes=2, store_puts=1))
+    >>> usage.put_requests, usage.write_units, usage.read_units
+    (1, 4, 3)
     """
     return Usage(
         put_requests=counts.store_puts

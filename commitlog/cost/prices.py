@@ -52,6 +52,7 @@ class PriceTable:
         dynamodb_gb_month: a stored GB.
         dynamodb_free_gb: stored GB without a price, once for all tables of an account and region.
         dynamodb_pitr_gb_month: point-in-time recovery of a GB.
+        sqs_per_million: requests to a standard queue.
     """
 
     region: str = field(validator=validators.instance_of(str))
@@ -66,6 +67,7 @@ class PriceTable:
     dynamodb_gb_month: float = _price()
     dynamodb_free_gb: float = _price()
     dynamodb_pitr_gb_month: float = _price()
+    sqs_per_million: float = _price()
 
     @classmethod
     def from_json(cls, text: str) -> PriceTable:
@@ -126,7 +128,8 @@ class PriceTable:
             second = _MONTH_SECONDS * utilization
             writes = usage.write_units / second * self.dynamodb_wcu_hour * _MONTH_HOURS
             reads = usage.read_units / second * self.dynamodb_rcu_hour * _MONTH_HOURS
-        return s3 + writes + reads
+        queue = usage.queue_requests * self.sqs_per_million / 1_000_000
+        return s3 + writes + reads + queue
 
     def storage_dollars(self, stored_bytes: float, *, recovery: bool = False) -> float:
         """Return the price of what tables store for a month.
@@ -150,6 +153,7 @@ US_EAST_1 = PriceTable(
         "s3": "https://aws.amazon.com/s3/pricing/",
         "dynamodb_on_demand": "https://aws.amazon.com/dynamodb/pricing/on-demand/",
         "dynamodb_provisioned": "https://aws.amazon.com/dynamodb/pricing/provisioned/",
+        "sqs": "https://aws.amazon.com/sqs/pricing/",
     },
     s3_put_per_thousand=0.005,
     s3_get_per_thousand=0.0004,
@@ -160,4 +164,5 @@ US_EAST_1 = PriceTable(
     dynamodb_gb_month=0.25,
     dynamodb_free_gb=25.0,
     dynamodb_pitr_gb_month=0.20,
+    sqs_per_million=0.40,
 )

@@ -23,11 +23,14 @@ class Usage:
             write whose condition fails costs the same.
         read_units: read request units of DynamoDB: one for each 4 KB of a consistent read.
 
+        queue_requests: requests to SQS, each with up to ten messages.
+
     The rules are those of `S3 <https://aws.amazon.com/s3/pricing/>`_ and `DynamoDB
     <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html>`_.
 
-    >>> Usage(put_requests=1, write_units=2) + 3 * Usage(put_requests=2)
-    Usage(put_requests=7, get_requests=0, free_requests=0, write_units=2, read_units=0)
+    >>> total = Usage(put_requests=1, write_units=2) + 3 * Usage(put_requests=2)
+    >>> total.put_requests, total.write_units
+    (7, 2)
     """
 
     put_requests: float = 0
@@ -35,6 +38,7 @@ class Usage:
     free_requests: float = 0
     write_units: float = 0
     read_units: float = 0
+    queue_requests: float = 0
 
     def __add__(self, other: Usage) -> Usage:
         """Return the sum of both."""

@@ -79,6 +79,7 @@ class Workload:
         epoch_files: objects in each of its batches.
         idle_epochs: batches that find nothing.
         listed_keys: keys that each batch lists.
+        notified: whether notifications name the objects, so that nothing is listed.
         stored_names: files whose names are stored in tables.
     """
 
@@ -99,6 +100,7 @@ class Workload:
     epoch_files: int = field(default=100, validator=_check_epoch)
     idle_epochs: int = _number()
     listed_keys: int = _number(1_000)
+    notified: bool = False
     stored_names: int = _number()
 
     @property
@@ -143,11 +145,12 @@ class Workload:
         yield "remove the content of a file", self.deletes, removed
 
     def _epochs(self) -> Iterator[tuple[str, int, Usage]]:
-        full, rest = divmod(self.objects, self.epoch_files) if self.objects else (0, 0)
+        how: dict[str, Any] = {"listed_keys": self.listed_keys, "notified": self.notified}
+        full, rest = divmod(self.objects, self.epoch_files)
         usage = Usage()
         for files, epochs in ((self.epoch_files, full), (rest, min(rest, 1))):
             if epochs:
-                usage += epochs * operations.ingest_epoch(files, listed_keys=self.listed_keys)
+                usage += epochs * operations.ingest_epoch(files, **how)
         yield f"read an object, {self.epoch_files:,} in a batch", self.objects, usage
-        poll = operations.ingest_poll(listed_keys=self.listed_keys)
-        yield "batch without objects", self.idle_epochs, self.idle_epochs * poll
+        idle = self.idle_epochs * operations.ingest_poll(**how)
+        yield "batch without objects", self.idle_epochs, idle

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
 import commitlog
+from commitlog.aws.sqs import SqsQueue
 from commitlog.clock import SystemClock
 from commitlog.commit import ConditionalStore, ProbeReport
 from commitlog.commit.probe_report import Kind
@@ -25,6 +27,7 @@ from commitlog.stores.open import open_store
 from commitlog.tables.api import TableSchema
 from commitlog.tables.open import open_table
 from commitlog.tables.rules import size_of_item
+from commitlog.urls import parse_queue_url
 from support.commit import proven
 from support.ingest import Engine
 from support.metering import RequestMeter, metered
@@ -165,13 +168,7 @@ def test_jobs(site: Site, visibility: Visibility, leases: bool, files: int) -> N
 
 def _rounded(usage: Usage) -> Usage:
     """Return numbers of whole requests without the error of a float."""
-    return Usage(
-        put_requests=round(usage.put_requests, 6),
-        get_requests=round(usage.get_requests, 6),
-        free_requests=round(usage.free_requests, 6),
-        write_units=round(usage.write_units, 6),
-        read_units=round(usage.read_units, 6),
-    )
+    return Usage(**{name: round(number, 6) for name, number in asdict(usage).items()})
 
 
 # -- namespaces --------------------------------------------------------------------------------------
@@ -234,43 +231,85 @@ def _stored(number: int) -> Data:
 # -- ingest ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("files", [1, 10, 250])
-def test_epochs(site: Site, files: int) -> None:
+@pytest.mark.parametrize(
+    ("files", "notified"), [(1, False), (10, False), (250, False), (1, True), (45, True)]
+)
+def test_epochs(site: Site, files: int, notified: bool) -> None:
     """An epoch of new files, and one without any."""
-    client = site.server.client("s3")
     with (
         closing(open_store(f"s3://{site.bucket}/in", **site.server.options)) as store,
         closing(open_table(site.table(INGEST_SCHEMA), INGEST_SCHEMA)) as table,
+        closing(_Landing(site)) as landing,
     ):
-        settings = IngestSettings(source="s", prefix="landing/")
-        engine = Engine(store=store, table=table, settings=settings, clock=SystemClock())
-        keys = 0
-
-        def add(number: int) -> None:
-            nonlocal keys
-            for _ in range(number):
-                keys += 1
-                name = f"2026-11-25/part-{keys:09}-0123456789abcdef.json"
-                client.put_object(Bucket=site.bucket, Key=f"in/landing/{name}", Body=_body(keys))
-
-        for _ in range(3):  # what begins a source
-            add(1)
+        engine = Engine(
+            store=store,
+            table=table,
+            settings=IngestSettings(source="s", prefix="landing/"),
+            clock=SystemClock(),
+            notifications=landing.queue if notified else None,
+        )
+        for _ in range(3):  # the first batches of a source take more
+            landing.add(1)
             assert engine.batch()
-        add(files)
+        landing.add(files)
         usage = site.usage_of(engine.batch)
         rows = [item for item in table.query("s") if str(item["item"]).startswith(ROWS)]
         size = size_of_item(rows[-1])
         assert rows[-1]["files"] == files
-        expected = operations.ingest_epoch(files, listed_keys=keys, row_bytes=size)
+        how: dict[str, Any] = {"listed_keys": landing.keys, "notified": notified}
+        expected = operations.ingest_epoch(files, row_bytes=size, **how)
         # The item is removed when the source forgets the files, an hour later.
         removed = Usage(write_units=2 * -(-size // 1_024))
         assert usage + removed == expected, site.meter.kinds
         # The size that is taken by default is right.
-        taken = operations.ingest_epoch(files, listed_keys=keys)
+        taken = operations.ingest_epoch(files, **how)
         assert expected.write_units <= taken.write_units <= 1.2 * expected.write_units
-        assert site.usage_of(engine.batch) == operations.ingest_poll(listed_keys=keys)
 
 
-def _body(number: int) -> bytes:
-    # Of one record, see `support.ingest.records_of`; etags differ as those of real files do.
-    return bytes([number % 256])
+def test_an_epoch_without_files(site: Site) -> None:
+    """It costs the listing, and a look at the state."""
+    with (
+        closing(open_store(f"s3://{site.bucket}/in", **site.server.options)) as store,
+        closing(open_table(site.table(INGEST_SCHEMA), INGEST_SCHEMA)) as table,
+        closing(_Landing(site)) as landing,
+    ):
+        settings = IngestSettings(source="s", prefix="landing/")
+        engine = Engine(store=store, table=table, settings=settings, clock=SystemClock())
+        for _ in range(2):
+            landing.add(1)
+            assert engine.batch()
+        assert site.usage_of(engine.batch) == operations.ingest_poll(listed_keys=landing.keys)
+
+
+class _Landing:
+    """The prefix that a source reads, with a queue that gets a message for each object.
+
+    Attributes:
+        keys: number of its objects.
+        queue: the queue.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.keys = 0
+        self._site = site
+        name = f"queue-{site.bucket}"
+        self._url = site.server.client("sqs").create_queue(QueueName=name)["QueueUrl"]
+        url = parse_queue_url(f"sqs://{name}").with_options(site.server.options)
+        self.queue = SqsQueue(url, visible_after=300)
+
+    def add(self, number: int) -> None:
+        """Store objects."""
+        for _ in range(number):
+            self.keys += 1
+            key = f"in/landing/2026-11-25/part-{self.keys:09}-0123456789abcdef.json"
+            # One record each, see `support.ingest.records_of`; etags differ as those of real files do.
+            body = bytes([self.keys % 256])
+            self._site.server.client("s3").put_object(Bucket=self._site.bucket, Key=key, Body=body)
+            event = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
+            place = {"bucket": {"name": self._site.bucket}, "object": {"key": key}}
+            message = json.dumps({"Records": [{**event, "eventVersion": "2.1", "s3": place}]})
+            self._site.server.client("sqs").send_message(QueueUrl=self._url, MessageBody=message)
+
+    def close(self) -> None:
+        """Close the client of the queue."""
+        self.queue.close()

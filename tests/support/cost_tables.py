@@ -80,6 +80,7 @@ def _prices() -> list[str]:
                 f"{prices.dynamodb_gb_month:g}",
             ),
             ("point-in-time recovery of a GB, a month", f"{prices.dynamodb_pitr_gb_month:g}"),
+            ("1,000,000 requests to SQS", f"{prices.sqs_per_million:g}"),
         ],
     )
 
@@ -142,14 +143,21 @@ def _names() -> list[str]:
 def _ingest() -> list[str]:
     rows = []
     for files in (10, 100, 1_000):
-        cells = []
-        for keys in (1_000, 100_000, 1_000_000):
-            month = Workload(objects=1_000_000, epoch_files=files, listed_keys=keys)
-            [line] = month.lines()
-            cells.append(f"{US_EAST_1.dollars(line.usage):,.2f}")
-        rows.append((f"{files:,}", *_counts(operations.ingest_epoch(files, listed_keys=1_000)), *cells))
-    heads = ("objects in a batch", *_USAGE, *(f"{keys:,} keys" for keys in (1_000, 100_000, 1_000_000)))
-    return _table(heads, rows)
+        for notified in (False, True):
+            keys = (1_000,) if notified else (1_000, 100_000, 1_000_000)
+            cells = [_million_objects(files, listed, notified) for listed in keys]
+            usage = operations.ingest_epoch(files, listed_keys=1_000, notified=notified)
+            how = "notifications" if notified else "a listing"
+            queue = f"{usage.queue_requests:g}"
+            rows.append((how, f"{files:,}", *_counts(usage), queue, *(cells * 3)[:3]))
+    heads = ("found by", "objects in a batch", *_USAGE, "queue")
+    return _table((*heads, "1,000 keys", "100,000 keys", "1,000,000 keys"), rows)
+
+
+def _million_objects(files: int, keys: int, notified: bool) -> str:
+    month = Workload(objects=1_000_000, epoch_files=files, listed_keys=keys, notified=notified)
+    [line] = month.lines()
+    return f"{US_EAST_1.dollars(line.usage):,.2f}"
 
 
 def _storage() -> list[str]:

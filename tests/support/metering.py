@@ -72,8 +72,11 @@ class RequestMeter:
         """Count a request that is about to be sent."""
         names = {name.lower(): value for name, value in headers.items()}
         if "x-amz-target" in names:
-            operation = names["x-amz-target"].rpartition(".")[2]
-            counted = self._units(operation, json.loads(body))
+            service, _, operation = names["x-amz-target"].rpartition(".")
+            if service == "AmazonSQS":
+                counted = {"queue_requests": 1}
+            else:
+                counted = self._units(operation, json.loads(body))
         else:
             operation, counted = _of_s3(method, target, names)
         with self._lock:

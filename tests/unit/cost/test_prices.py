@@ -47,8 +47,10 @@ def test_a_wrong_price_table_is_refused(text: str) -> None:
 
 def test_each_price_counts() -> None:
     """Each price changes the bill of a month in proportion."""
-    usage = Usage(put_requests=3e6, get_requests=5e6, write_units=7e6, read_units=11e6)
-    assert US_EAST_1.dollars(usage) == pytest.approx(15 + 2 + 4.375 + 1.375)
+    usage = Usage(
+        put_requests=3e6, get_requests=5e6, write_units=7e6, read_units=11e6, queue_requests=1e7
+    )
+    assert US_EAST_1.dollars(usage) == pytest.approx(15 + 2 + 4.375 + 1.375 + 4)
     free = Usage(free_requests=1e9)
     assert US_EAST_1.dollars(free) == 0
 
