@@ -95,21 +95,32 @@ _NATIVE: Mapping[ConditionalWrite, Usage] = MappingProxyType(
 
 
 def conditional_write(
-    write: ConditionalWrite = "put_if_absent", *, leases: bool = False, refused: bool = False
+    write: ConditionalWrite = "put_if_absent",
+    *,
+    leases: bool = False,
+    refused: bool = False,
+    parts: int = 0,
 ) -> Usage:
-    """Return the usage of a conditional write of at most 8 MiB.
+    """Return the usage of a conditional write.
 
     Args:
         write: the kind of the write.
         leases: whether leases enforce the condition, instead of the store.
         refused: whether the condition does not hold. A lease costs one write unit less if the table
             still has the lease of the write that came first.
+        parts: number of parts of the body of a put, if it is uploaded in parts: above 8 MiB, and with
+            leases of the default length above 160 KiB.
 
     >>> conditional_write() == Usage(put_requests=1)
     True
     >>> conditional_write(leases=True).write_units
     2
     """
+    _check("parts", parts)
+    if parts:
+        # Nothing is uploaded before the client has looked whether the condition holds.
+        upload = Usage(put_requests=parts + 2) + (_LEASE if leases else Usage())
+        return Usage(get_requests=1) + (Usage() if refused else upload)
     if leases:
         return _LEASE if refused else _LEASE + _NATIVE[write]
     # After the refusal of a put, the client looks whether the object is its own.

@@ -90,10 +90,8 @@ def site(ministack: Ministack) -> Iterator[Site]:
 
 
 def _write(store: ConditionalStore, write: ConditionalWrite, path: str, etag: str) -> None:
-    if write == "put_if_absent":
-        store.put_if_absent(path, b"1")
-    elif write == "put_if_match":
-        store.put_if_match(path, b"2", etag=etag)
+    if write.startswith("put"):
+        _put(store, write, path, b"2", etag)
     elif write == "copy_if_absent":
         store.copy_if_absent(f"{write}/source", path)
     else:
@@ -109,6 +107,39 @@ def test_conditional_writes(site: Site, leases: bool) -> None:
         _check_write(site, store, "delete_if_match", leases)
         if leases:
             _check_write(site, store, "copy_if_absent", leases)
+
+
+@pytest.mark.parametrize("write", ["put_if_absent", "put_if_match"])
+@pytest.mark.parametrize(
+    ("leases", "size", "parts"),
+    [(False, 8 * 2**20, 0), (False, 8 * 2**20 + 1, 2), (True, 160 * 2**10, 0), (True, 200 * 2**10, 1)],
+)
+def test_large_bodies(site: Site, write: ConditionalWrite, leases: bool, size: int, parts: int) -> None:
+    """A body is uploaded in parts from a size that depends on how the condition is enforced."""
+    body = bytes(size)
+    with closing(site.connect(leases)) as store:
+        store.put_if_absent("first", b"0")
+        etag = store.put("there", b"1").etag
+
+        def refused() -> None:
+            with pytest.raises((PreconditionFailed, commitlog.AlreadyExists)):
+                _put(store, write, "there", body, "0" * 32)
+
+        def done() -> None:
+            _put(store, write, "new" if write == "put_if_absent" else "there", body, etag)
+
+        for work in (refused, done):
+            expected = operations.conditional_write(
+                write, leases=leases, refused=work is refused, parts=parts
+            )
+            assert site.usage_of(work) == expected, (work, site.meter.kinds)
+
+
+def _put(store: ConditionalStore, write: ConditionalWrite, path: str, body: bytes, etag: str) -> None:
+    if write == "put_if_absent":
+        store.put_if_absent(path, body)
+    else:
+        store.put_if_match(path, body, etag=etag)
 
 
 def test_conditional_copies(site: Site, seaweedfs: Seaweedfs) -> None:
