@@ -158,7 +158,10 @@ def count_spark(sizes: Sequence[int], say: _Say) -> Iterator[dict[str, Any]]:
 
 def _warm_up(writer: S3aWriter, proxy: Proxy) -> None:
     """Write jobs until our committer knows which conditions the store enforces."""
-    for _ in range(3 if writer.logged else 1):
+    if not writer.logged:
+        _written(writer, 2, proxy)
+        return
+    for _ in range(3):
         _written(writer, _WARM_UP, proxy)
     while any(".commitlog-probe-" in request for request in _written(writer, _WARM_UP, proxy)):
         pass
@@ -368,6 +371,11 @@ def main() -> None:
     }
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    print(
+        f"{'contender':18}{'files':>6}{'PUT':>10}{'GET':>10}{'free':>10}{'write':>10}{'read':>10}",
+        end="",
+    )
+    print(f"{'queue':>10}{'$ / 1000':>12}")
     for row in rows:
         usage = row["usage"]
         print(
