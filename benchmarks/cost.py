@@ -91,15 +91,23 @@ _PRICED: Mapping[str, Usage] = {
 
 _Say = Callable[[str], None]
 
+#: The committers of Spark, and what is used from Python.
+_PARTS = ("spark", "others")
+
 
 def usage_of(kinds: Mapping[str, int]) -> Usage:
     """Return what these requests are charged for."""
     return sum((number * _PRICED[kind] for kind, number in kinds.items()), start=Usage())
 
 
-def measure_cost(sizes: Sequence[int], say: _Say) -> Iterator[dict[str, Any]]:
-    """Count the requests of all contenders; yield a row for each of them and each number of files."""
-    yield from count_spark(sizes, say)
+def measure_cost(
+    sizes: Sequence[int], say: _Say, parts: Sequence[str] = _PARTS
+) -> Iterator[dict[str, Any]]:
+    """Count the requests of the contenders; yield a row for each of them and each number of files."""
+    if "spark" in parts:
+        yield from count_spark(sizes, say)
+    if "others" not in parts:
+        return
     with Ministack() as server, Proxy(server.endpoint_url) as proxy:
         for files in sizes:
             yield from count_outputs(server, proxy, files, say)
@@ -341,7 +349,7 @@ def _ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             price / dollars[GROUPS[name], files], 3
         )
         for (name, files), price in dollars.items()
-        if name in GROUPS
+        if (GROUPS.get(name), files) in dollars
     }
 
 
@@ -354,12 +362,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="10 files; within two minutes")
     parser.add_argument("--files", type=int, nargs="*", help="numbers of files; default: 10 100 1000")
+    parser.add_argument("--only", choices=_PARTS, help="the committers of Spark, or the others")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
     arguments = parser.parse_args()
     sizes = arguments.files or ([10] if arguments.quick else [10, 100, 1_000])
+    parts = (arguments.only,) if arguments.only else _PARTS
     rows = list(
         measure_cost(
-            sizes, lambda line: print(time.strftime("%H:%M:%S"), line, file=sys.stderr, flush=True)
+            sizes,
+            lambda line: print(time.strftime("%H:%M:%S"), line, file=sys.stderr, flush=True),
+            parts,
         )
     )
     found = {

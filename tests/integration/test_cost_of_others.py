@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from commitlog.cost import CONTENDERS, Usage, operations
 from commitlog.testing.proxy import Proxy
-from support.project import ROOT
+from support.project import ROOT, environment
 from support.s3a import hadoop_committer_jars, s3a_jars
 from support.servers import Ministack
 
@@ -49,13 +53,18 @@ def rounded(usage: Usage) -> dict[str, float]:
 
 @pytest.mark.spark
 @pytest.mark.all
-def test_committers_of_spark() -> None:
-    """Each committer, with few files and with more."""
+def test_committers_of_spark(tmp_path: Path) -> None:
+    """Each committer, with few files and with more, in a process without the session of other tests."""
     s3a_jars()
     hadoop_committer_jars()
-    from cost import count_spark
-
-    found = usages(count_spark([1, 20], quiet))
+    result = tmp_path / "cost.json"
+    program = [sys.executable, str(ROOT / "benchmarks/cost.py")]
+    subprocess.run(
+        [*program, "--only", "spark", "--files", "1", "20", "--json", str(result)],
+        env=environment(),
+        check=True,
+    )
+    found = usages(json.loads(result.read_text())["rows"])
     expected = {
         (name, files): rounded(CONTENDERS[of](files)) for name, of in SPARK.items() for files in (1, 20)
     }
