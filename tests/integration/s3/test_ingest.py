@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -121,7 +122,8 @@ def test_objects_of_a_bucket_are_read_once(
 def clean(place: str, table: Table, **options: str) -> list[str]:
     """Deliver three objects below `place`, put a new version of one, and clean; return the rest.
 
-    Two cleaners work at once.
+    Two cleaners work at once. Where a copy has another etag, each may have archived an object: the
+    second copy is left out of the result.
     """
     settings = IngestSettings(source="clean", remember="everything", clean="archive", archive="_old/x/")
     url = parse_store_url(place).with_options(options)
@@ -139,7 +141,13 @@ def clean(place: str, table: Table, **options: str) -> list[str]:
         assert {path for path, _, _ in engine.checkpoint.records} == {"a", "in/ü %2F.json", "in/c"}
         assert engine.drain() == 1
         assert store.get("a").data == b"newer"
-        return [info.path for info in opened.object_store.list()]
+        second = re.compile(r"(?P<stem>_old/x/.*)\.[0-9a-f]{16}(?P<suffix>\.json)?")
+        rest = [info.path for info in opened.object_store.list()]
+        twice = [match for path in rest if (match := second.fullmatch(path))]
+        for match in twice:
+            first = f"{match['stem']}{match['suffix'] or ''}"
+            assert first in rest and opened.get(first).data == opened.get(match[0]).data
+        return [path for path in rest if path not in {match[0] for match in twice}]
 
 
 def test_files_of_a_directory_are_archived(tmp_path: Path) -> None:
