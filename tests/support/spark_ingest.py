@@ -156,7 +156,11 @@ class Landing:
         with self.options.opened_store() as store:
             store.put(path, body)
         if modified is not None:
-            os.utime(Path(self.flow.source["path"], path), (modified, modified))
+            self.set_time(path, modified)
+
+    def set_time(self, path: str, modified: float) -> None:
+        """Set the time of a file in a directory, in epoch seconds."""
+        os.utime(Path(self.flow.source["path"], path), (modified, modified))
 
     def delete(self, path: str) -> None:
         """Delete a file."""
