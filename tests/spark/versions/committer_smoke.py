@@ -66,7 +66,7 @@ def main(this: Round) -> dict[str, Any]:
     came["tables"] = tables(spark, this.tables)
     came["ingested"] = {
         "local": ingested(spark, f"{this.tables}/in put", this.tables, this.formats),
-        "s3a": ingested(spark, f"{this.outputs['s3a'][0]}-in put", this.tables, this.formats),
+        "s3a": ingested(spark, f"{this.outputs['s3a'][0]}-in put", this.tables, ["parquet", "json"]),
     }
     of_avro = spark.readStream.format("commitlog_ingest_spark").schema("n int")
     of_avro = of_avro.option("fileFormat", "avro")
