@@ -2,11 +2,12 @@
 
 Start with `Output`. The modules: `job` (sent to workers), `records`, `manifest` and `pending` (stored
 records), `state` and `checkpoints` (the state of the log), `log` (the commit log), `publishing` (work
-after the commit point), `recovery`, `inspection` (the work that is left), `reports` (results for readers
-and operators), `tail` (new files), `compaction` (files to merge), `foreign` (files that no job wrote),
-and `output`, which joins them.
+after the commit point), `recovery`, `inspection` (the work that is left), `history` (the last commits),
+`reports` (results for readers and operators), `tail` (new files), `compaction` (files to merge),
+`foreign` (files that no job wrote), and `output`, which joins them.
 """
 
+from commitlog.outputs.history import CommitSummary, OutputHistory
 from commitlog.outputs.inspection import AttemptStatus, OutputInspection, UnpublishedJob
 from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility
 from commitlog.outputs.output import Output
@@ -21,6 +22,7 @@ __all__ = [
     "AttemptStatus",
     "Batch",
     "CommitRecord",
+    "CommitSummary",
     "DataFile",
     "ExpiryRecord",
     "GcReport",
@@ -29,6 +31,7 @@ __all__ = [
     "Mode",
     "OnRewrite",
     "Output",
+    "OutputHistory",
     "OutputInspection",
     "Position",
     "Record",

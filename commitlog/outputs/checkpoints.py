@@ -60,6 +60,19 @@ class Checkpoints:
                     _log.warning("checkpoint %d of the log is skipped: %s", version, error)
         return State()
 
+    def load_first(self, after: int, until: int) -> State | None:
+        """Return the state at the first checkpoint from version `after` up to `until`.
+
+        Returns None if none of them can be read.
+        """
+        for version in self._versions():
+            if after <= version <= until:
+                try:
+                    return self._load(version)
+                except (NotFound, CorruptRecord) as error:
+                    _log.warning("checkpoint %d of the log is skipped: %s", version, error)
+        return None
+
     @staticmethod
     def due(state: State) -> bool:
         """Return whether `state` should be saved as a checkpoint."""

@@ -41,6 +41,7 @@ from commitlog.errors import (
 from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.checkpoints import INTERVAL
 from commitlog.outputs.foreign import ForeignFile, lies_in
+from commitlog.outputs.history import OutputHistory, read_history
 from commitlog.outputs.inspection import OutputInspection, inspect
 from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility, attempt_of
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
@@ -542,6 +543,26 @@ class Output:
             limit=limit,
             list_files=list_files,
         )
+
+    def history(self, *, last: int = 100, limit: int | None = 10_000) -> OutputHistory:
+        """Return what the last commits added, and how much the output held after each; change nothing.
+
+        Takes one request for each of the `last` records; one for each record since the last checkpoint
+        (see `inspect`), if those are more; a few for checkpoints; and one for each manifest of the
+        records from the first known state on. No data file is listed or read.
+
+        Args:
+            last: number of records at the end of the log whose commits are returned; at least 1.
+            limit: most records since the last checkpoint that are read; None for no bound.
+
+        The totals of an older commit are None if a later one replaced files of which these records and
+        the checkpoints do not tell the size. All totals are known if the whole log is read, or if the
+        jobs only append. A larger `last` finds more.
+
+        Damaged records end the history, and are not raised: `inspect` reports them. Raises
+        `ConfigurationError` for `last` below 1, `FormatTooNew`, and the store's errors.
+        """
+        return read_history(self._log, last=last, limit=limit)
 
     def files(self, record: Record) -> Iterator[DataFile]:
         """Yield all files that `record` adds, one at a time."""
