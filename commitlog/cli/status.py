@@ -20,6 +20,7 @@ from commitlog.cli.output import (
     readable,
 )
 from commitlog.cli.parameters import DURATION
+from commitlog.cli.urls import without_credentials
 from commitlog.clock import SystemClock
 from commitlog.errors import CommitError, TableNotFound
 from commitlog.namespaces import parse_url
@@ -118,7 +119,8 @@ class _Target:
     """A target of the command; it is opened at the first look that can."""
 
     def __init__(self, connection: Connection, url: str) -> None:
-        self.url = url
+        self.url = without_credentials(url)
+        self._argument = url
         self._connection = connection
         self._opened: Output | Namespace | Table | None = None
 
@@ -131,14 +133,14 @@ class _Target:
     def _open(self) -> Output | Namespace | Table:
         from commitlog.outputs import Output
 
-        if self.url.startswith("commitlog://"):
-            name, path = parse_url(self.url)
+        if self._argument.startswith("commitlog://"):
+            name, path = parse_url(self._argument)
             if path:
                 raise click.UsageError(f"{self.url}: give a whole namespace, commitlog://{name}")
             return self._connection.namespace(name)
-        if self.url.startswith(_TABLES):
+        if self._argument.startswith(_TABLES):
             return self._table()
-        location = self._connection.locate_directory(self.url)
+        location = self._connection.locate_directory(self._argument)
         self.url = location.url
         return Output(self._connection.open(location.store), location.path)
 
@@ -146,7 +148,7 @@ class _Target:
         from commitlog.commit.record import LEASE_SCHEMA
         from commitlog.ingest import INGEST_SCHEMA
 
-        leases = self._connection.open_table(self.url, LEASE_SCHEMA)
+        leases = self._connection.open_table(self._argument, LEASE_SCHEMA)
         self.url = leases.url
         try:
             keys = leases.describe().schema.key_names
@@ -156,7 +158,7 @@ class _Target:
                 " was lost, see docs/runbook.md before you create it again"
             ) from error
         if keys == INGEST_SCHEMA.key_names:
-            return self._connection.open_table(self.url, INGEST_SCHEMA)
+            return self._connection.open_table(self._argument, INGEST_SCHEMA)
         return leases
 
 

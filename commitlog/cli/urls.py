@@ -12,7 +12,7 @@ from commitlog.errors import ConfigurationError, InvalidPath
 from commitlog.paths import check_path, check_prefix
 from commitlog.urls import SECRET_OPTIONS, Url, check_name, parse_store_url
 
-__all__ = ["Location", "refuse_secrets", "split", "split_directory"]
+__all__ = ["Location", "refuse_secrets", "split", "split_directory", "without_credentials"]
 
 #: A URL without its slashes, which would otherwise name a local file.
 _WITHOUT_SLASHES = re.compile(r"(s3a?|memory|sqlite|dynamodb|https?):(?!//)", re.IGNORECASE)
@@ -158,3 +158,12 @@ def _split_local(name: str, root: str | None, *, prefix: bool) -> Location:
         relative += "/"
     store = Url(scheme="file", name=top)
     return Location(store=store, path=check_prefix(relative) if prefix else check_path(relative))
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL for messages, which may not be valid, without user, password and options.
+
+    >>> without_credentials("dynamodb://t?secret_access_key=x"), without_credentials("s3://me:x@b/a@b")
+    ('dynamodb://t', 's3://…@b/a@b')
+    """
+    return re.sub(r"(?<=://)[^/?#]*@", "…@", url).partition("?")[0]

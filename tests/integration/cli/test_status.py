@@ -192,6 +192,25 @@ def test_a_failed_look(site: Site) -> None:
     assert site.run("s3://bucket/out?secret_access_key=geheim").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://bucket/out?secret_access_key=geheim",
+        "s3://me:geheim@bucket/out",
+        "s3://bucket/out?endpoint_url=http://me:geheim@127.0.0.1:1",
+        "dynamodb://table?session_token=geheim&region=us-east-1",
+        "dynamodb://table?endpoint_url=http://me:geheim@127.0.0.1:1",
+    ],
+)
+@pytest.mark.parametrize("option", ["--json", "--openmetrics", "--full"])
+def test_credentials_of_a_url_are_not_printed(site: Site, url: str, option: str) -> None:
+    """Neither the error nor the metrics of a failed look have them."""
+    done = site.run(url, option)
+    assert done.exit_code == 2
+    assert url.partition("://")[0] in done.stderr
+    assert "geheim" not in done.output
+
+
 def test_openmetrics(site: Site) -> None:
     """Prometheus's own parser accepts the metrics; a failed look is 0."""
     site.dead_job()
