@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from attrs import asdict
+from attrs import asdict, define, field
 
 from commitlog.cli.connection import Connection, any_options
-from commitlog.cli.exit_status import Exit, PredicateCommand, print_error, status_of
-from commitlog.cli.output import (
-    duration,
-    json_option,
-    moment,
-    print_columns,
-    print_json,
-    printable,
-    readable,
-)
+from commitlog.cli.exit_status import Exit, PredicateCommand, message_of, print_error, status_of
+from commitlog.cli.file_io import atomic_file
+from commitlog.cli.output import json_option, print_columns, print_json, printable
 from commitlog.cli.parameters import DURATION
 from commitlog.cli.urls import without_credentials
 from commitlog.clock import SystemClock
@@ -26,19 +21,15 @@ from commitlog.errors import CommitError, TableNotFound
 from commitlog.namespaces import parse_url
 
 if TYPE_CHECKING:
-    from commitlog.namespace import Namespace, NamespaceInspection
-    from commitlog.outputs import Output, OutputInspection
-    from commitlog.status import (
-        Finding,
-        LeaseInspection,
-        LookSettings,
-        Report,
-        SourceInspection,
-        SourcesInspection,
-    )
+    from commitlog.namespace import Namespace
+    from commitlog.outputs import Output
+    from commitlog.status import LookSettings, Report
     from commitlog.tables.api import Table
 
 __all__ = ["status"]
+
+#: Records of a log that the page shows by default.
+_HISTORY = 100
 
 _TABLES = ("dynamodb://", "dynamo://", "sqlite://")
 
@@ -70,6 +61,17 @@ _TABLES = ("dynamodb://", "dynamo://", "sqlite://")
     "--full", is_flag=True, help="Read every listing to its end, also of files and of ingest input."
 )
 @click.option("--openmetrics", is_flag=True, help="Print metrics, as OpenMetrics text.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="Also write a page with charts to FILE, or replace it.",
+)
+@click.option(
+    "--history",
+    type=click.IntRange(1),
+    metavar="RECORDS",
+    help=f"Records at the end of the log of an output that the page shows; {_HISTORY} if not given.",
+)
 @click.option("--watch", type=DURATION, metavar="SECONDS", help="Look again after this time, forever.")
 @json_option
 @any_options
@@ -81,6 +83,8 @@ def status(
     max_lag: float,
     full: bool,
     openmetrics: bool,
+    html: str | None,
+    history: int | None,
     watch: float | None,
     json: bool,
 ) -> None:
@@ -92,24 +96,45 @@ def status(
     Nothing is changed. Each look takes some tens of requests: of long listings only the first 10,000
     items are read, and the numbers are then marked as too low. With --full, everything is read.
 
+    --html goes with any output. The page needs no other file and no server. For its charts, one more
+    request is sent for each of the last --history records of an output; the page says which they are.
+
     The exit status is 0 if nothing needs attention, 1 if something does, and 2 if a look failed. With
     --watch, the command runs until it is interrupted. docs/runbook.md has a section for each finding.
 
     \b
     Example:
       commitlog status s3://bucket/out commitlog://lake dynamodb://commits
+      commitlog status s3://bucket/out --html status.html
     """
     from commitlog.status import LookSettings
 
     if json and openmetrics:
         raise click.UsageError("--json and --openmetrics cannot be combined")
-    settings = LookSettings(dead_after=older_than, stale_after=stale_after, max_lag=max_lag, full=full)
+    if html is None and history is not None:
+        raise click.UsageError("--history is of the page: add --html FILE")
+    if html is not None:
+        html = _checked_file(html)
+        history = _HISTORY if history is None else history
+    settings = LookSettings(
+        dead_after=older_than,
+        stale_after=stale_after,
+        max_lag=max_lag,
+        full=full,
+        history=history or 0,
+    )
     targets = [_Target(connection, url) for url in dict.fromkeys(urls)]
     clock = SystemClock()
     while True:
-        worst = _look_at_all(connection, targets, settings, json=json, openmetrics=openmetrics)
+        looks = _look_at_all(connection, targets, settings, quiet=openmetrics, json=json)
+        if openmetrics:
+            from commitlog.status import metrics_text
+
+            click.echo(metrics_text(looks.reports, failed=list(looks.failed)), nl=False)
+        if html is not None:
+            _write_page(html, looks, settings, now=clock.epoch(), json=json)
         if watch is None:
-            click.get_current_context().exit(worst)
+            click.get_current_context().exit(looks.status)
         clock.sleep(watch)
         if not json and not openmetrics:
             click.echo()
@@ -162,43 +187,84 @@ class _Target:
         return leases
 
 
+@define
+class _Looks:
+    """The looks at all targets.
+
+    Attributes:
+        status: the exit status.
+        reports: the reports of those that succeeded.
+        failed: the message of each failed look, by the URL of its target.
+    """
+
+    status: Exit = Exit.DONE
+    reports: list[Report] = field(factory=list)
+    failed: dict[str, str] = field(factory=dict)
+
+
 def _look_at_all(
     connection: Connection,
     targets: Sequence[_Target],
     settings: LookSettings,
     *,
+    quiet: bool,
     json: bool,
-    openmetrics: bool,
-) -> Exit:
-    """Look at each target and print the reports; return the exit status."""
-    from commitlog.status import look, metrics_text
+) -> _Looks:
+    """Look at each target, and print its report, unless `quiet`, or its error."""
+    from commitlog.status import look
 
-    worst = Exit.DONE
-    reports: list[Report] = []
-    failed: list[str] = []
+    looks = _Looks()
     for target in targets:
         try:
             report = look(
                 target.open(), url=target.url, settings=settings, open_input=connection.open_store
             )
         except (CommitError, OSError) as error:
-            failed.append(target.url)
+            looks.failed[target.url] = message_of(error)
             result = status_of(error)
             result = Exit.USAGE if result is Exit.FAILED else result
             print_error(error, what=target.url, status=result, json=json)
-            worst = max(worst, result)
+            looks.status = max(looks.status, result)
             continue
-        worst = max(worst, Exit.FAILED if report.findings else Exit.DONE)
+        looks.status = max(looks.status, Exit.FAILED if report.findings else Exit.DONE)
         if json:
             print_json(_record(report))
-        elif not openmetrics:
-            if reports:
+        elif not quiet:
+            if looks.reports:
                 click.echo()
             _print(report)
-        reports.append(report)
-    if openmetrics:
-        click.echo(metrics_text(reports, failed=failed), nl=False)
-    return worst
+        looks.reports.append(report)
+    return looks
+
+
+# -- HTML ----------------------------------------------------------------------------------------------
+
+
+def _checked_file(file: str) -> str:
+    """Return the file to replace, behind links. Raises the error of a wrong place before any look."""
+    if file == "-":
+        raise click.UsageError("--html needs a file: standard output has the text, JSON or metrics")
+    target = os.path.realpath(file)
+    if not os.path.isdir(os.path.dirname(target)):
+        raise FileNotFoundError(errno.ENOENT, "its directory does not exist", file)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, "it is a directory", file)
+    if os.path.exists(target) and not os.path.isfile(target):  # a device or a pipe
+        raise FileExistsError(errno.EEXIST, "it is not a regular file, which could be replaced", file)
+    return target
+
+
+def _write_page(file: str, looks: _Looks, settings: LookSettings, *, now: float, json: bool) -> None:
+    """Replace the page; print an error, and remember its exit status, if that fails."""
+    from commitlog.cli.status_page import status_page
+
+    text = status_page(looks.reports, looks.failed, settings=settings, now=now)
+    try:
+        with atomic_file(file, absent=False) as target:
+            target.write(text.encode())
+    except OSError as error:
+        print_error(error, what="--html", status=Exit.USAGE, json=json)
+        looks.status = max(looks.status, Exit.USAGE)
 
 
 # -- JSON ----------------------------------------------------------------------------------------------
@@ -228,105 +294,15 @@ def _source_record(found: dict[str, Any]) -> dict[str, Any]:
     return {**status, **found, "backlog": backlog}
 
 
-# -- text ----------------------------------------------------------------------------------------------
+# -- text ---------------------------------------------------------------------------------------------
 
 
 def _print(report: Report) -> None:
-    from commitlog.namespace import NamespaceInspection
-    from commitlog.outputs import OutputInspection
-    from commitlog.status import LeaseInspection
+    from commitlog.cli.status_text import finding_line, report_rows
 
-    match report.inspection:
-        case OutputInspection() as output:
-            rows = _output_rows(output)
-        case NamespaceInspection() as namespace:
-            rows = _namespace_rows(namespace)
-        case LeaseInspection() as leases:
-            rows = _lease_rows(leases)
-        case sources:
-            rows = _source_rows(sources)
-    if not report.inspection.complete:
-        rows.append(("note", "long listings were cut: numbers may be too low (--full)"))
-    print_columns([(report.kind, report.url), *rows])
+    print_columns([(report.kind, report.url), *report_rows(report)])
     for finding in report.findings:
-        click.echo(f"! {_summary(finding)}")
+        click.echo(f"! {finding_line(finding)}")
         click.echo(f"  $ {printable(finding.command)}")
     if not report.findings:
         click.echo("nothing needs attention")
-
-
-def _summary(finding: Finding) -> str:
-    size = "" if finding.bytes is None else f", {readable(finding.bytes)}"
-    age = "" if finding.age is None else f", for {duration(finding.age)}"
-    return f"{finding.kind}: {finding.count}{size}{age}: {printable(finding.text)}"
-
-
-def _output_rows(found: OutputInspection) -> list[tuple[str, str]]:
-    age = "" if found.committed is None else f", committed {_ago(found.now, found.committed)}"
-    visible = "" if found.visible >= found.version else f"; visible up to {found.visible}"
-    rows = "" if found.rows is None else f", {found.rows} rows"
-    jobs = [
-        f"{each.job_id or each.attempt} ({each.outcome}, active {_ago(found.now, each.active)})"
-        for each in found.attempts[:5]
-    ]
-    more = ", …" if len(found.attempts) > 5 else ""
-    uploads = sum(each.uploads for each in found.attempts)
-    return [
-        ("version", f"{found.version}{age}{visible}"),
-        ("content", f"{found.files} files, {readable(found.bytes)}{rows}"),
-        ("jobs", ", ".join(jobs) + more or "none in progress"),
-        ("uploads", f"{uploads}"),
-        ("replaced", f"{found.replaced} files kept for old versions"),
-        ("log", f"{found.records} records, {found.records - found.checkpoint} since the checkpoint"),
-        ("format", "-" if found.format is None else f"{found.format}"),
-    ]
-
-
-def _namespace_rows(found: NamespaceInspection) -> list[tuple[str, str]]:
-    jobs = f"{len(found.jobs)}"
-    if found.jobs:
-        jobs += f", the oldest begun {_ago(found.now, found.jobs[0])}"
-    log = "-"
-    if found.log is not None:
-        oldest = "" if found.log.oldest is None else f", the oldest for {duration(found.log.oldest)}"
-        log = f"{found.log.pending} pending{oldest}; {found.log.decided} decided"
-    return [
-        ("created", moment(found.created)),
-        ("jobs", jobs),
-        ("log", log),
-        ("trash", f"{found.trash}"),
-        ("garbage", f"{found.garbage_objects} objects, {readable(found.garbage_bytes)}"),
-        ("uploads", f"{found.uploads}"),
-        (
-            "format",
-            f"{found.format} (readers: {found.min_reader} or later, writers: {found.min_writer} or"
-            " later)",
-        ),
-        *([("access", "read-only copy")] if found.read_only else []),
-    ]
-
-
-def _lease_rows(found: LeaseInspection) -> list[tuple[str, str]]:
-    return [
-        ("leases", f"{found.held} held, {len(found.overdue)} overdue, {found.released} released"),
-        ("format", "-" if found.format is None else f"{found.format}"),
-    ]
-
-
-def _source_rows(found: SourcesInspection) -> list[tuple[str, str]]:
-    rows = [("source", _source_line(each)) for each in found.sources]
-    return [*rows, ("format", "-" if found.format is None else f"{found.format}")]
-
-
-def _source_line(found: SourceInspection) -> str:
-    status = found.status
-    waiting: list[str] = []
-    if found.backlog is not None:
-        lag = f", for up to {duration(found.lag or 0.0)}" if found.backlog.files else ""
-        waiting = [f"{found.backlog.files} waiting ({readable(found.backlog.bytes)}{lag})"]
-    parts = [f"epoch {status.epoch}", f"{status.files} files delivered", *waiting]
-    return f"{status.source}: " + ", ".join([*parts, f"{status.problems} problems"])
-
-
-def _ago(now: float, time: float) -> str:
-    return f"{duration(max(0.0, now - time))} ago"

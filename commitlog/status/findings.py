@@ -14,7 +14,7 @@ from attrs import field, frozen, validators
 from commitlog.commit.holding import Holding
 from commitlog.ingest import Backlog, Status
 from commitlog.namespace import NamespaceInspection
-from commitlog.outputs import OutputInspection
+from commitlog.outputs import OutputHistory, OutputInspection
 
 __all__ = [
     "FINDING_KINDS",
@@ -48,8 +48,10 @@ class LookSettings:
         skew_rate: the setting `max_clock_skew_rate` of clients that wait for leases.
         limit: most items of each listing that are read.
         full: read every listing to its end, and list the files of outputs and the input of sources.
+        history: number of records at the end of the log of an output that are read for its history; 0:
+            no history.
 
-    Raises `ValueError` for a negative age, or a bound below 1.
+    Raises `ValueError` for a negative age or history, or a bound below 1.
     """
 
     dead_after: float = field(default=86_400.0, validator=validators.ge(0))
@@ -62,6 +64,7 @@ class LookSettings:
     skew_rate: float = field(default=3.0, validator=validators.ge(1))
     limit: int = field(default=10_000, validator=validators.ge(1))
     full: bool = False
+    history: int = field(default=0, validator=validators.ge(0))
 
     @property
     def bound(self) -> int | None:
@@ -267,9 +270,11 @@ class Report:
         kind: the kind of the target.
         inspection: what was found there.
         findings: what needs attention, in the order of `FINDING_KINDS`.
+        history: the last commits of an output, with `LookSettings.history`; else None.
     """
 
     url: str
     kind: TargetKind
     inspection: OutputInspection | NamespaceInspection | LeaseInspection | SourcesInspection
     findings: tuple[Finding, ...] = field(converter=_in_order)
+    history: OutputHistory | None = None

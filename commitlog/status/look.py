@@ -70,9 +70,10 @@ def look(
         open_input: opens the store of a source from its URL, for reading; it is closed after its use.
         clock: the clock that the ages of leases and of waiting files are measured with.
 
-    Cost: see `Output.inspect` and `Maintenance.inspect`. Of a table, at most `LookSettings.limit` items
-    are read, one request for each thousand; of a source also its problems, its remembered files, and at
-    most `limit` objects of its input. With `LookSettings.full` there is no bound.
+    Cost: see `Output.inspect`, `Output.history` and `Maintenance.inspect`. Of a table, at most
+    `LookSettings.limit` items are read, one request for each thousand; of a source also its problems,
+    its remembered files, and at most `limit` objects of its input. With `LookSettings.full` there is no
+    bound.
 
     Raises:
         NotFound: there is no such output, or no such namespace.
@@ -110,7 +111,11 @@ def _look_at_output(output: Output, url: str | None, settings: LookSettings) -> 
     )
     if not found.exists:
         raise NotFound(f"there is no output at {url}, or no job has written to it yet")
-    return Report(url=url, kind="output", inspection=found, findings=_of_output(found, url, settings))
+    history = None
+    if settings.history:
+        history = output.history(last=settings.history, limit=settings.bound)
+    findings = _of_output(found, url, settings)
+    return Report(url=url, kind="output", inspection=found, findings=findings, history=history)
 
 
 def _of_output(found: OutputInspection, url: str, settings: LookSettings) -> Iterator[Finding]:
