@@ -346,8 +346,16 @@ class Table(abc.ABC):
     # one item
 
     @abc.abstractmethod
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
+        """Send a get and return at once; the pending call waits for the item, as `get` does.
+
+        The item is as it was at some moment between both calls. If the request has to be retried, that
+        happens within the pending call.
+        """
+
     def get(self, key: Key) -> Item | None:
         """Return the item under `key`, or None."""
+        return self.begin_get(key)()
 
     @abc.abstractmethod
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:

@@ -53,9 +53,10 @@ class CountingTable(Table):
         """See `Table.tag`; not counted."""
         self._table.tag(tags)
 
-    def get(self, key: Key) -> Item | None:
-        """See `Table.get`."""
-        return self._recorder.request("gets", lambda: self._table.get(key))
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
+        """See `Table.begin_get`."""
+        pending = self._recorder.request("gets", lambda: self._table.begin_get(key))
+        return lambda: self._recorder.finish(pending)
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         """See `Table.begin_put`."""

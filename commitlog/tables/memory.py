@@ -126,6 +126,10 @@ class MemoryTable(Table):
 
     # one item
 
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
+        """Read at once; the pending call returns the item."""
+        return settled(lambda: self.get(key))
+
     def get(self, key: Key) -> Item | None:
         check_key(self.schema, key)
         with self._contents.lock:

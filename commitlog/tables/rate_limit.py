@@ -192,9 +192,9 @@ class RateLimitedTable(Table):
         """See `Table.tag`."""
         self._table.tag(tags)
 
-    def get(self, key: Key) -> Item | None:
-        """See `Table.get`."""
-        return self._table.get(key)
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
+        """See `Table.begin_get`."""
+        return self._table.begin_get(key)
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         """See `Table.begin_put`; the pending call waits."""

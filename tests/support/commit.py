@@ -30,6 +30,7 @@ from commitlog.stores.api import (
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import ConditionFailed, Item, ItemPage, Key, Table, TableInfo
 from commitlog.tables.open import open_table
+from commitlog.tables.rules import settled
 from commitlog.testing import ManualClock
 
 #: The course of one call of a port: takes the function that performs it, and returns or raises
@@ -260,6 +261,9 @@ class ScriptedTable(Table):
 
     def describe(self) -> TableInfo:
         return self.inner.describe()
+
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
+        return settled(lambda: self.get(key))
 
     def get(self, key: Key) -> Item | None:
         if key.hash.startswith(FINDINGS):

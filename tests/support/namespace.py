@@ -51,6 +51,7 @@ from commitlog.tables.api import (
     Write,
 )
 from commitlog.tables.memory import MemoryTable
+from commitlog.tables.rules import settled
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
 
@@ -154,9 +155,9 @@ class InterceptedTable(Table):
         """Describe the table, not counted."""
         return self._table.describe()
 
-    def get(self, key: Key) -> Item | None:
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
         """Read an item."""
-        return self._do("get", lambda: self._table.get(key))
+        return settled(lambda: self._do("get", lambda: self._table.get(key)))
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         """Write an item."""

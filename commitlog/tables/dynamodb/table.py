@@ -106,12 +106,17 @@ class DynamoTable(Table):
 
     # one item
 
-    def get(self, key: Key) -> Item | None:
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
         check_key(self.schema, key)
-        answer = self._calls.call(
+        pending = self._calls.begin(
             "GetItem", {"TableName": self._name, "Key": self._key(key), "ConsistentRead": True}
         )
-        return unmarshal(answer["Item"], self.schema.key_names) if "Item" in answer else None
+
+        def finish() -> Item | None:
+            answer = pending()
+            return unmarshal(answer["Item"], self.schema.key_names) if "Item" in answer else None
+
+        return finish
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         key = check_item(self.schema, item)

@@ -125,6 +125,16 @@ def _check_begin_put(run: Run) -> None:
     assert not _attempt(run, refused, Absent(), run.item(keys[0], {"n": 1}))
 
 
+def _check_begin_get(run: Run) -> None:
+    keys = [run.key("sought", str(i)) if run.ranged else run.key(f"sought-{i}") for i in range(5)]
+    items = [run.item(key, {"n": number}) for number, key in enumerate(keys[:4])]
+    for item in items:
+        run.table.put(item)
+    pending = [run.table.begin_get(key) for key in keys]
+    found = [finish() for finish in reversed(pending)]
+    assert found == [None, *reversed(items)], f"begin_get and its pending calls found {found}"
+
+
 # -- limits -----------------------------------------------------------------------------------------
 
 
@@ -249,6 +259,7 @@ ITEM_CHECKS = (
     _check_replacement,
     _check_conditions,
     _check_begin_put,
+    _check_begin_get,
     _check_limits,
     _check_queries,
     _check_scans,

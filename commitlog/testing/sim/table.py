@@ -60,9 +60,9 @@ class SimulatedTable(Table):
         """See `Table.describe`."""
         return self._read("table.describe", self._server.describe)
 
-    def get(self, key: Key) -> Item | None:
-        """See `Table.get`."""
-        return self._read(f"table.get {_name(key)}", lambda: self._server.get(key))
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
+        """See `Table.begin_get`."""
+        return begin(self._node, f"table.get {_name(key)}", lambda: self._server.get(key), mutates=False)
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         """See `Table.begin_put`."""
