@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Cost of operations on a namespace, alone and compared with other ways to do the same.
 
-    ./run bench namespace [--quick] [--only rename|rates|requests|publish] [--json FILE]
+    ./run bench namespace [--quick] [--only rename|rates|looks|requests|publish] [--json FILE]
 
 All contenders run on the same servers, on loopback. docs/benchmarks.md explains the figures.
 """
@@ -23,6 +23,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 from measure import print_ratios, versions
+from namespace_looks import LATENCY, LookSizes, measure_looks
 from namespace_publish import PublishSizes, measure_publishing
 from namespace_rates import RateSizes, measure_rates
 from namespace_renames import RenameSizes, measure_renames, measure_s3fs
@@ -36,9 +37,10 @@ AIMS = {
     "rename_100000_over_1_sqlite": "<= 1.1",
     "rename_over_s3fs": "< 1",
     "publish_namespace_over_outputs": "< 1",
+    "stat_depth10_over_depth1": "<= 1.3",
 }
 
-_PARTS = ("rename", "rates", "requests", "publish")
+_PARTS = ("rename", "rates", "looks", "requests", "publish")
 
 #: The directory size for the comparison with s3fs.
 _COMPARED_SIZE = 1_000
@@ -50,6 +52,7 @@ class Scale:
 
     renames: RenameSizes
     rates: RateSizes
+    looks: LookSizes
     publish: PublishSizes
 
 
@@ -61,6 +64,7 @@ FULL = Scale(
         s3fs_rounds=3,
     ),
     rates=RateSizes(clients=(1, 8), shards=(1, 8), seconds=0.5, rounds=3),
+    looks=LookSizes(depths=(1, 3, 10), rounds=30),
     publish=PublishSizes(files=10_000, rounds=1),
 )
 QUICK = Scale(
@@ -68,6 +72,7 @@ QUICK = Scale(
         files=(1, _COMPARED_SIZE, 5_000), rounds=30, s3fs_files=(1, _COMPARED_SIZE), s3fs_rounds=1
     ),
     rates=RateSizes(clients=(1, 8), shards=(1,), seconds=0.2, rounds=1),
+    looks=LookSizes(depths=(1, 10), rounds=3),
     publish=PublishSizes(files=200, rounds=1),
 )
 
@@ -163,6 +168,9 @@ def main() -> None:
             _add(report, _measure_renames(scale, scratch, s3fs=has_s3fs, seaweedfs=not arguments.quick))
         if "rates" in parts:
             _add(report, _measure_rates(scale, scratch))
+        if "looks" in parts:
+            rows, ratios = measure_looks(scale.looks, _say)
+            _add(report, {"looks": rows, "ratios": ratios})
         if "requests" in parts:
             report["requests"] = measure_requests(_say)
         if "publish" in parts:
@@ -191,6 +199,12 @@ def _show(report: Mapping[str, Any]) -> None:
         for row in report["rates"]:
             head = f"{row['site']:12}{row['log']!s:>6}{row['clients']:9}{row['shards']:8}"
             print(f"{head}  {row['operation']:12}{row['per_second']:12.0f}")
+    if "looks" in report:
+        print(f"\nstat, {LATENCY * 1000:.0f} ms added to each request")
+        print(f"{'names':>6}  {'client':8}{'rounds':>8}{'median ms':>12}")
+        for row in report["looks"]:
+            client = "warm" if row["warm"] else "cold"
+            print(f"{row['depth']:6}  {client:8}{row['rounds']:8}{row['median_ms']:12.2f}")
     if "requests" in report:
         print("\nrequests of an operation")
         for row in report["requests"]:
