@@ -2,6 +2,11 @@
 
 A path is looked up name by name, with one request each. Every answer is consistent by itself. Several
 answers together are not, as in POSIX: a directory above may be renamed between two of them.
+
+A tree remembers the directories that it has read. If it knows the directories of a path, it sends the
+requests for all names at once. An answer counts if the directories above are the remembered versions. A
+version never comes back, so they were in place all the time, also when the name below was read: requests
+in turn could have had the same answers. Names below a directory that has changed are looked up in turn.
 """
 
 from __future__ import annotations
@@ -15,15 +20,19 @@ from operator import attrgetter
 from attrs import define, field, frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
+from commitlog.errors import CommitError
 from commitlog.namespace.metadata import namespace_not_found
 from commitlog.namespace.model.keys import ROOT, TOP, Keys, shards_of
 from commitlog.namespace.model.records import Entry, Guard, Tombstone
-from commitlog.tables.api import Table
+from commitlog.tables.api import InFlight, Item, Table
 
 __all__ = ["PAGE", "Tree", "Walk"]
 
 #: Most items that one request for a listing asks for.
 PAGE = 1000
+
+#: Most directories that a tree remembers; then it forgets them all.
+_REMEMBERED = 10_000
 
 
 @frozen
@@ -57,6 +66,8 @@ class Tree:
     table: Table
     keys: Keys
     _root: Entry | None = field(default=None, init=False)
+    #: Directories by the id of their parent and their name.
+    _directories: dict[tuple[str, str], Entry] = field(factory=dict, init=False)
 
     def root(self) -> Entry:
         """Read the entry of the root. Raises `NotFound` if the namespace does not exist."""
@@ -97,10 +108,16 @@ class Tree:
             names = tuple(entry.name for entry in known.found[1:])
             found |= {names[:at]: entry for at, entry in enumerate(known.found)}
         root = found[()]
+        absent: frozenset[tuple[str, ...]] = frozenset()
+        if len(paths) == 1:
+            [path] = paths
+            absent = self._look_ahead(path, found)
         for length in range(1, 1 + max(map(len, paths), default=0)):
             wanted = dict.fromkeys([names[:length] for names in paths if len(names) >= length])
             level = [
-                names for names in wanted if names not in found and _is_directory(found.get(names[:-1]))
+                names
+                for names in wanted
+                if names not in found and names not in absent and _is_directory(found.get(names[:-1]))
             ]
             read = self._find_all(level, found, executor)
             if length == 1 and len(read) < len(level):
@@ -110,7 +127,56 @@ class Tree:
                     missing = [names for names in level if names not in read]
                     read |= self._find_all(missing, found, executor)
             found |= read
+            for names, entry in read.items():
+                self._remember(found[names[:-1]], entry)
         return {names: _walk(names, found) for names in paths}
+
+    def _look_ahead(
+        self, names: tuple[str, ...], found: dict[tuple[str, ...], Entry]
+    ) -> frozenset[tuple[str, ...]]:
+        """Read at once the names on a path that follow those in `found`, as far as they are known.
+
+        Adds the entries below unchanged directories to `found`. Returns the path of a name that is not
+        in such a directory.
+        """
+        at = next((at for at in range(1, 1 + len(names)) if names[:at] not in found), 1 + len(names))
+        above: Entry | None = found.get(names[: at - 1])
+        expected: list[Entry | None] = []
+        sent: list[InFlight[Item | None]] = []
+        shards: tuple[int, ...] = ()
+        for name in names[at - 1 :]:
+            if above is None or not above.is_directory or above.binding is not None:
+                break
+            known = self._directories.get((above.id, name))
+            if known is None:
+                if not expected:
+                    break
+                shards = shards_of(name, above.shards.now, above.shards.first)
+                key = self.keys.entry(above.id, shards[0], name)
+            else:
+                key = known.key
+            expected.append(known)
+            sent.append(self.table.begin_get(key))
+            above = known
+        answers = [_answer(pending) for pending in sent]  # all, so that none is left under way
+        for path, known, answer in zip(_prefixes(names, at), expected, answers, strict=False):
+            if isinstance(answer, CommitError):
+                break
+            if answer is None:
+                # A directory may be in another shard by now.
+                return frozenset({path}) if known is None and len(shards) == 1 else frozenset()
+            found[path] = entry = Entry.from_item(answer)
+            if entry != known:
+                self._remember(found[path[:-1]], entry)
+                break
+        return frozenset()
+
+    def _remember(self, directory: Entry, entry: Entry) -> None:
+        if not entry.is_directory or not entry.is_stored or directory.binding is not None:
+            return
+        if len(self._directories) >= _REMEMBERED:
+            self._directories.clear()
+        self._directories[directory.id, entry.name] = entry
 
     def _find_all(
         self,
@@ -195,8 +261,20 @@ class Tree:
             size = max(size, min(2 * size, PAGE))
 
 
+def _answer(pending: InFlight[Item | None]) -> Item | CommitError | None:
+    """Return the answer to a request that can be repeated, or its error."""
+    try:
+        return pending()
+    except CommitError as error:
+        return error
+
+
 def _is_directory(entry: Entry | None) -> bool:
     return entry is not None and entry.is_directory
+
+
+def _prefixes(names: tuple[str, ...], shortest: int) -> Iterator[tuple[str, ...]]:
+    return (names[:length] for length in range(shortest, 1 + len(names)))
 
 
 def _walk(names: tuple[str, ...], found: dict[tuple[str, ...], Entry]) -> Walk:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import naming
-from sim.namespace.actions import delete, empty_trash, rename, reshard, set_attributes, write
+from sim.namespace.actions import (
+    delete,
+    empty_trash,
+    read,
+    rename,
+    replace,
+    reshard,
+    set_attributes,
+    write,
+)
 
 __all__ = ["NAMESPACE_MOVES"]
 
@@ -189,5 +198,48 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         setting=naming({"A": [write("d/f", b"1")], "B": [rename("d", "e")]}, made=("d",)),
         caught="took effect despite NotFound",
         story="B has renamed the directory, and A's file is at another path than A named.",
+    ),
+    Mutant(
+        name="a name below a known directory that was replaced",
+        where="namespace.md#how-it-works",
+        rule="the answer for a name counts if the directories above are the remembered versions",
+        edit=Edit(("Tree._look_ahead", "if entry != known:", "if known is None:")),
+        setting=naming(
+            {"A": [read("a/f"), 1.0, read("a/f")], "B": [0.5, replace("n", "a")]},
+            made=("a", "n"),
+            files={"a/f": b"0", "n/f": b"1"},
+            stable=False,
+        ),
+        caught="which was never correct",
+        story="A remembers the old directory, and reads a file in it that nobody has at this path.",
+    ),
+    Mutant(
+        name="a known directory recognised by its id",
+        where="namespace.md#how-it-works",
+        rule="the answer for a name counts if the directories above are the remembered versions",
+        edit=Edit(
+            (
+                "Tree._look_ahead",
+                "if entry != known:",
+                "if known is None or entry.id != known.id:",
+            )
+        ),
+        setting=naming(
+            {
+                "A": [read("a/f"), 2.0, read("a/f")],
+                "B": [
+                    *(1.0, rename("a", "z"), 1.0),
+                    *(write("z/f", b"2"), write("z/f", b"3"), rename("z", "a")),
+                ],
+            },
+            made=("a",),
+            files={"a/f": b"0"},
+            stable=False,
+        ),
+        caught="which was never correct",
+        story=(
+            "A reads the file while the directory is elsewhere, and the directory after it is back. It "
+            "returns content that was never at this path."
+        ),
     ),
 )

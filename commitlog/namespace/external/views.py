@@ -35,6 +35,9 @@ class _View(Tree):
     overlay: Overlay = field(kw_only=True)
     synchronizer: Synchronizer = field(kw_only=True)
 
+    def __attrs_post_init__(self) -> None:
+        self._directories = self.overlay.tree._directories
+
     def root(self) -> Entry:
         """See `Tree.root`."""
         return self.overlay.tree.root()

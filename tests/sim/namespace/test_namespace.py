@@ -229,6 +229,25 @@ CASES = [
         options={**TREE, "stored": True, "grace": 0.0},
     ),
     Case(
+        name="a repeated look beside a directory that changes elsewhere and comes back",
+        programs={
+            "A": [read("a/f"), 2.0, read("a/f")],
+            "B": [
+                *(1.0, rename("a", "z"), 1.0),
+                *(write("z/f", b"2"), write("z/f", b"3"), rename("z", "a")),
+            ],
+        },
+        expected=("read: done", "read: NotFound"),
+        options={"made": ("a",), "files": {"a/f": b"0"}, "stable": False},
+    ),
+    Case(
+        name="a repeated look beside a replacement of a directory above, any fault",
+        programs={"A": [read("a/b/f"), read("a/b/f")], "B": [replace("n", "a")]},
+        faults=ON_THE_WAY,
+        expected=("read: done",),
+        options={"made": ("a/b", "n/b"), "files": {"a/b/f": b"0", "n/b/f": b"1"}, "stable": False},
+    ),
+    Case(
         name="a sweep beside a rename out of the trash",
         programs={"A": [delete("d", recursive=True), empty_trash()], "B": [rename("d/f", "g")]},
         expected=("rename: done", "rename: NotFound", "sweep: done"),

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from commitlog._util.concurrency import SERIAL, SerialExecutor
+from commitlog.errors import Unavailable
 from commitlog.namespace import Namespace, RequestCounts
 from commitlog.stores.memory import MemoryStore
+from commitlog.tables.api import InFlight, Item, Key
 from commitlog.testing import ManualClock
 from support.namespace import InterceptedTable, ServiceTable, stored
 
@@ -120,6 +122,91 @@ def test_linking_many_takes_one_round_trip_per_level() -> None:
         assert elapsed == 20 * (reads + 1)
         found = lake.request_stats.since(before)
         assert found.operations["link_many"].gets == found.total.gets == 3 + 9 + 27
+
+
+class RoundTrips(ServiceTable):
+    """A table that counts round trips: gets that are under way at the same time are one."""
+
+    now = 0
+
+    def begin_get(self, key: Key) -> InFlight[Item | None]:
+        """Send a get."""
+        answered, pending = self.now + 1, super().begin_get(key)
+
+        def finish() -> Item | None:
+            self.now = max(self.now, answered)
+            return pending()
+
+        return finish
+
+
+def test_a_known_path_takes_one_round_trip() -> None:
+    """The first look at a path of ten names takes one for each name, and a repeated one takes one."""
+    clock = ManualClock()
+    table, store = RoundTrips(clock=clock), MemoryStore(clock=clock)
+    writer = Namespace(table, store, LAKE, clock=clock)
+    writer.create()
+    path = "/".join("abcdefghij")
+    writer.write(path, b"1", parents=True)
+    lake = Namespace(table, store, LAKE, clock=clock)
+    lake.stat("")  # reads the metadata and the root
+
+    def trips(operation: Callable[[], object]) -> int:
+        before = table.now
+        operation()
+        return table.now - before
+
+    parent = path.rpartition("/")[0]
+    assert trips(lambda: lake.stat(path)) == 10
+    assert trips(lambda: lake.stat(path)) == 1
+    assert trips(lambda: lake.stat(f"{parent}/k") if lake.exists(f"{parent}/k") else None) == 1
+    assert trips(lambda: lake.write(f"{parent}/k", b"2")) == 1
+    assert trips(lambda: lake.stat(f"{parent}/k")) == 1
+    # Another client moves a directory above: the names below it are looked up in turn, once.
+    writer.rename("a/b/c", "a/b/x")
+    writer.rename("a/b/x", "a/b/c")
+    assert trips(lambda: lake.stat(path)) == 8
+    assert trips(lambda: lake.stat(path)) == 1
+
+
+@pytest.mark.parametrize("shards", [1, 8])
+def test_a_known_directory_that_is_replaced_is_found(shards: int) -> None:
+    """Also if it is in another shard then, since the directory above has grown."""
+    clock = ManualClock()
+    table, store = ServiceTable(clock=clock), MemoryStore(clock=clock)
+    lakes = [Namespace(table, store, LAKE, clock=clock) for _ in range(2)]
+    lakes[0].create()
+    paths = [f"top/{name}/f" for name in "abcdefgh"]
+    for path in paths:
+        lakes[0].write(path, b"1", parents=True)
+    assert [lakes[1].read(path) for path in paths] == [b"1"] * 8
+    if shards > 1:
+        lakes[0].reshard("top", shards=shards)
+    for path in paths:
+        lakes[0].delete(path.removesuffix("/f"), recursive=True)
+        lakes[0].write(path, b"2", parents=True)
+    assert [lakes[1].read(path) for path in paths] == [b"2"] * 8
+
+
+def test_a_failed_request_ahead_is_repeated() -> None:
+    """So an outdated directory cannot fail a look."""
+    clock = ManualClock()
+    wire = InterceptedTable(ServiceTable(clock=clock))
+    lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock)
+    lake.create()
+    lake.write("a/b/f", b"1", parents=True)
+    lake.stat("a/b/f")
+    fails = iter([True])
+
+    def step(what: str, perform: Callable[[], object]) -> object:
+        if next(fails, False):
+            raise Unavailable("try again")
+        return perform()
+
+    wire.step = step
+    before = wire.requests["get"]
+    assert lake.read("a/b/f") == b"1"
+    assert wire.requests["get"] - before == 6
 
 
 @pytest.mark.parametrize("files", [0, 1, 200])
