@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import InFlight, Item, Key
 from commitlog.testing import ManualClock
 from support.namespace import InterceptedTable, ServiceTable, stored
+from support.project import ROOT
 
 LAKE = "lake"
 
@@ -207,6 +209,49 @@ def test_a_failed_request_ahead_is_repeated() -> None:
     before = wire.requests["get"]
     assert lake.read("a/b/f") == b"1"
     assert wire.requests["get"] - before == 6
+
+
+#: The rows of the table of requests for a thousand entries, in its order.
+THOUSAND: dict[str, Callable[[Namespace], object]] = {
+    "list": lambda lake: list(lake.list("a/b")),
+    "walk": lambda lake: list(lake.walk("a/b")),
+    "summary": lambda lake: lake.summary("a/b"),
+    "delete": lambda lake: lake.delete("a/b", recursive=True),
+    "empty_trash": lambda lake: lake.maintenance.empty_trash(),
+    "gc": lambda lake: lake.maintenance.gc(),
+}
+
+
+def test_the_requests_for_a_thousand_entries_match_the_page() -> None:
+    """For a directory with 1,000 files, and for one with 100 directories of 9 files."""
+    text = (ROOT / "docs/namespace.md").read_text().partition("with a thousand entries each")[2]
+    rows = re.findall(r"^\| (`.*?) \| (\d.*?) \| (\d.*?) \|$", text.partition("\n\n|")[2], re.MULTILINE)
+    trees = [
+        [f"{number}" for number in range(1000)],
+        [f"{top}/{number}" for top in range(100) for number in range(9)],
+    ]
+    for column, names in enumerate(trees, 1):
+        clock = ManualClock()
+        lake = Namespace(ServiceTable(clock=clock), MemoryStore(clock=clock), LAKE, clock=clock, grace=0)
+        lake.create()
+        lake.make_directory("a/b")
+        for start in range(0, len(names), 18):  # whole directories
+            link_many(lake, *(f"a/b/{name}" for name in names[start : start + 18]))
+        for (name, operation), row in zip(THOUSAND.items(), rows, strict=False):
+            assert name in row[0]
+            before = lake.request_stats
+            operation(lake)
+            assert row[column] == _words(lake.request_stats.since(before).total)
+
+
+def _words(found: RequestCounts) -> str:
+    """Return the requests to the table as the page says them."""
+    counts = {"read": found.gets, "query": found.queries, "transaction": found.transactions}
+    parts = []
+    for noun, number in counts.items():
+        plural = {"query": "queries"}.get(noun, f"{noun}s")
+        parts += [f"{number:,} {noun if number == 1 else plural}"] if number else []
+    return ", ".join(parts) + (f" of {found.writes:,} writes" if found.writes else "")
 
 
 @pytest.mark.parametrize("files", [0, 1, 200])
