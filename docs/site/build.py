@@ -1,0 +1,48 @@
+"""Build the documentation: ``./run docs [DIRECTORY]`` writes the site into ``build/docs`` by default.
+
+Each warning of Sphinx is an error, so a link without a target, a page that no table of contents lists,
+and a docstring that does not parse fail the build.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from pages import stage
+from sphinx.cmd.build import build_main
+
+#: The root of the checkout.
+ROOT = Path(__file__).parents[2]
+
+
+def build(into: Path) -> int:
+    """Build the site in an empty directory; return the exit status.
+
+    Args:
+        into: a directory, whose content is removed: ``html`` in it gets the site, ``source`` the pages
+            as Sphinx reads them.
+    """
+    shutil.rmtree(into, ignore_errors=True)
+    source = into / "source"
+    stage(ROOT, source)
+    options = ["--fail-on-warning", "--keep-going", "--quiet", "--builder", "html"]
+    settings = ["--conf-dir", str(Path(__file__).parent), "--doctree-dir", str(into / "doctrees")]
+    return build_main([*options, *settings, str(source), str(into / "html")])
+
+
+def main() -> None:
+    """Build the site, and print where it is."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("directory", type=Path, nargs="?", default=ROOT / "build/docs")
+    directory = parser.parse_args().directory.resolve()
+    status = build(directory)
+    if not status:
+        print(directory / "html/index.html")
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

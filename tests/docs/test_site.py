@@ -1,0 +1,162 @@
+"""The site that ``./run docs`` builds, in a real Chromium."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.browser import DESKTOP, PHONE, chromium, require, served, visiting
+from support.project import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+# One worker builds the site, for all tests.
+pytestmark = pytest.mark.xdist_group("site")
+
+BUILD = ROOT / "docs/site/build.py"
+
+#: One page of each kind; ``--all`` opens every page.
+KINDS = (
+    *("index.html", "quickstart.html", "protocol.html", "benchmarks.html"),
+    *("decisions/index.html", "deploy/README.html", "CHANGES.html"),
+)
+
+
+def _build(program: Path, into: Path) -> subprocess.CompletedProcess[str]:
+    for module in ("sphinx", "myst_parser", "furo"):
+        require(f"{module} is missing: ./run test installs it", find_spec(module) is not None)
+    command = [sys.executable, str(program), str(into)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site. A warning of Sphinx fails the build."""
+    directory = tmp_path_factory.mktemp("docs")
+    done = _build(BUILD, directory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory / "html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium for all tests."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def url(html: Path) -> Iterator[str]:
+    """The URL of the built site."""
+    with served(html) as found:
+        yield found
+
+
+def _problems(browser: Browser, url: str, paths: list[str]) -> list[str]:
+    """Open pages as on a desktop and as on a phone; return their problems."""
+    problems = []
+    for size in (DESKTOP, PHONE):
+        with visiting(browser, url, size) as visit:
+            for path in paths:
+                page = visit.open(path)
+                width = page.evaluate("document.documentElement.scrollWidth")
+                if width > size[0]:
+                    problems.append(f"{path}: {width} pixels wide in a window of {size[0]}")
+                if path != "search.html" and not page.locator("h1").first.is_visible():
+                    problems.append(f"{path}: no heading is visible in a window of {size[0]}")
+            problems += visit.problems
+    return problems
+
+
+@pytest.mark.parametrize("path", KINDS)
+def test_a_page_opens_without_errors_and_fits_a_phone(path: str, browser: Browser, url: str) -> None:
+    """The console has no error, no request fails or leaves the site, and nothing scrolls sideways."""
+    assert not _problems(browser, url, [path])
+
+
+@pytest.mark.all
+def test_every_page_opens_without_errors_and_fits_a_phone(
+    browser: Browser, url: str, html: Path
+) -> None:
+    """The same for all pages, also those of the reference, the index and the search."""
+    paths = [path.relative_to(html).as_posix() for path in sorted(html.rglob("*.html"))]
+    assert set(KINDS) <= set(paths)
+    assert not _problems(browser, url, paths)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_search_finds_a_name(size: tuple[int, int], browser: Browser, url: str) -> None:
+    """A reader types `put_if_absent` into the search field, and a result leads to a page that has it."""
+    with visiting(browser, url, size) as visit:
+        page = visit.open("index.html")
+        if size == PHONE:
+            page.locator("label[for=__navigation]:visible").first.click()
+        page.locator("input[name=q]").fill("put_if_absent")
+        page.locator("input[name=q]").press("Enter")
+        results = page.locator("#search-results ul.search li a")
+        results.first.wait_for()
+        results.first.click()
+        page.wait_for_load_state("networkidle")
+        assert "search.html" not in page.url
+        assert "put_if_absent" in page.locator("article").inner_text()
+        assert not visit.problems
+
+
+def test_a_reader_with_a_phone_reaches_the_pages(browser: Browser, url: str) -> None:
+    """The menu opens, has a group for each kind of reader in order, and leads to a page."""
+    with visiting(browser, url, PHONE) as visit:
+        page = visit.open("index.html")
+        entry = page.locator(".sidebar-tree a", has_text="Quick start")
+        assert not entry.is_visible() or entry.bounding_box()["x"] < 0
+        page.locator("label[for=__navigation]:visible").first.click()
+        captions = page.locator(".sidebar-tree .caption").all_text_contents()
+        assert [caption.strip() for caption in captions] == [
+            "Start here",
+            "Tasks",
+            "Concepts",
+            "Reference",
+            "Operations",
+            "Proof",
+        ]
+        entry.click()
+        page.wait_for_url("**/quickstart.html")
+        assert not visit.problems
+
+
+def test_a_problem_is_seen(browser: Browser, tmp_path: Path) -> None:
+    """A script that fails, a missing file, another host and a wide line are all reported."""
+    (tmp_path / "bad.html").write_text(
+        "<h1>Bad</h1><p style='width: 2000px'>wide</p><script>missing()</script>"
+        "<img src=missing.png><img src='http://127.0.0.1:9/elsewhere.png'>"
+    )
+    with served(tmp_path) as url:
+        found = "\n".join(_problems(browser, url, ["bad.html"]))
+    for text in ("missing is not defined", "status 404", "another host", "pixels wide"):
+        assert text in found
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "message"),
+    [
+        ("docs/index.md", "# First\n\n* [Second](second.md)\n", "second"),
+        ("docs/other.md", "# Other\n", "toctree"),
+    ],
+    ids=["a link without a target", "a page that is not listed"],
+)
+def test_a_warning_fails_the_build(page: str, text: str, message: str, tmp_path: Path) -> None:
+    """The build ends with an error for a broken link, and for a page that no list has."""
+    shutil.copytree(BUILD.parent, tmp_path / "docs/site")
+    (tmp_path / "docs/index.md").write_text("# First\n\n* [Changes](../CHANGES.md)\n")
+    (tmp_path / "CHANGES.md").write_text("# Changes\n")
+    (tmp_path / page).write_text(text)
+    done = _build(tmp_path / "docs/site/build.py", tmp_path / "out")
+    assert done.returncode, done.stdout
+    assert message in done.stderr
