@@ -66,8 +66,10 @@ def connect(
             ``sqlite:///file`` or ``memory://name``. A DynamoDB table takes its options from its own
             URL and the environment, not from the options of S3. A DynamoDB table must exist
             (``commitlog table create``); the others are created on first use.
-        endpoint_url, region, profile, access_key_id, secret_access_key, session_token, addressing_style,
-            verify: options of S3; they override those in `url`.
+        endpoint_url, region, profile, addressing_style, verify: options of S3; they override those in
+            `url`.
+        access_key_id, secret_access_key, session_token: credentials for S3; they override those in
+            `url`.
         session: a boto3 session, for S3 and for DynamoDB. It supplies the settings that neither options
             nor URL give: credentials, region, endpoint, addressing style, timeouts, attempts, proxies,
             CA bundle. It is asked for credentials before each request, so those of a role are refreshed.

@@ -309,6 +309,7 @@ class ExpiryRecord:
         return Document("expiry", {"before": self.before, "time": self.time})
 
 
+#: A record of the log of an output.
 Record: TypeAlias = CommitRecord | AbortRecord | ExpiryRecord
 
 #: The kinds of document that are records of a log.

@@ -88,6 +88,7 @@ class IfMatch:
     etag: str = field(validator=validators.min_len(1))
 
 
+#: The precondition of a write.
 Condition: TypeAlias = IfAbsent | IfMatch
 
 

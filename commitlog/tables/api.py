@@ -52,10 +52,12 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+#: A request in flight: call it, once and in the same thread, to wait for its answer.
 InFlight: TypeAlias = Callable[[], T]
 
 #: The value of an attribute: DynamoDB's S, N (whole numbers only), B and BOOL.
 Value: TypeAlias = str | int | bytes | bool
+#: An item: its attributes by name.
 Item: TypeAlias = Mapping[str, Value]
 
 #: Format of the tables that this library creates; a table of a higher one is refused.
@@ -178,6 +180,7 @@ class All(_Condition):
         return all(part.holds(item) for part in self.parts)
 
 
+#: The condition of a write to an item.
 TableCondition: TypeAlias = Absent | Equals | All
 
 
@@ -238,6 +241,7 @@ class Check:
     condition: TableCondition
 
 
+#: One of the writes of a transaction.
 Write: TypeAlias = Put | Delete | Check
 
 

@@ -11,11 +11,16 @@ import shutil
 import sys
 from pathlib import Path
 
-from pages import stage
+from pages import GeneratedPage, stage
+from reference import stage_reference
 from sphinx.cmd.build import build_main
 
 #: The root of the checkout.
 ROOT = Path(__file__).parents[2]
+
+_REFERENCE = GeneratedPage(
+    section="Reference", place="api/index", title="API reference", summary="each public name, once."
+)
 
 
 def build(into: Path) -> int:
@@ -27,7 +32,11 @@ def build(into: Path) -> int:
     """
     shutil.rmtree(into, ignore_errors=True)
     source = into / "source"
-    stage(ROOT, source)
+    # A checkout that has only pages gives a site of these.
+    generated = [_REFERENCE] if (ROOT / "commitlog").is_dir() else []
+    stage(ROOT, source, generated)
+    if generated:
+        stage_reference(source / "api")
     options = ["--fail-on-warning", "--keep-going", "--quiet", "--builder", "html"]
     settings = ["--conf-dir", str(Path(__file__).parent), "--doctree-dir", str(into / "doctrees")]
     return build_main([*options, *settings, str(source), str(into / "html")])

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-__all__ = ["CONTENTS", "pages", "stage"]
+from attrs import frozen
+
+__all__ = ["CONTENTS", "GeneratedPage", "pages", "stage"]
 
 #: The pages whose lists are tables of contents.
 CONTENTS = ("docs/index.md", "docs/decisions/index.md", "deploy/README.md")
@@ -31,19 +33,36 @@ _ITEM = re.compile(r"^[*|] \[[^\]]+\]\(([^)\s#]+\.md)", re.MULTILINE)
 _SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 
 
+@frozen(kw_only=True)
+class GeneratedPage:
+    """A page of the site that is not in the checkout.
+
+    Args:
+        section: the heading of the list on the first page that gets a link to it.
+        place: its place among the copies, without a suffix.
+        title: the text of the link.
+        summary: the text after it.
+    """
+
+    section: str
+    place: str
+    title: str
+    summary: str
+
+
 def pages(root: Path) -> list[str]:
     """Return the pages of the site, as paths in the checkout `root`."""
     found = [root / "CHANGES.md", *(root / "docs").rglob("*.md"), *(root / "deploy").rglob("*.md")]
     return sorted({path.relative_to(root).as_posix() for path in found} - _LEFT_OUT)
 
 
-def stage(root: Path, into: Path, more: Mapping[str, list[str]] | None = None) -> None:
+def stage(root: Path, into: Path, generated: Sequence[GeneratedPage] = ()) -> None:
     """Copy the pages of a checkout, and the files that they link to, for Sphinx.
 
     Args:
         root: the checkout.
         into: a directory to create.
-        more: for a section of the first page, generated pages that its table of contents lists too.
+        generated: pages that something else writes, for the lists of the first page.
     """
     every = pages(root)
     linked: set[str] = set()
@@ -52,7 +71,7 @@ def stage(root: Path, into: Path, more: Mapping[str, list[str]] | None = None) -
         linked |= set(_targets(page, text))
         text = _outside_code(text, partial(_relinked, page=page))
         if page in CONTENTS:
-            text = _with_contents(text, more or {})
+            text = _with_contents(text, generated if page == CONTENTS[0] else ())
         copy = into / _place(page)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)
@@ -101,13 +120,15 @@ def _outside_code(text: str, change: Callable[[str], str]) -> str:
     return "".join([*parts, change(text[end:])])
 
 
-def _with_contents(text: str, more: Mapping[str, list[str]]) -> str:
+def _with_contents(text: str, generated: Sequence[GeneratedPage]) -> str:
     """Return a page with a hidden table of contents after each section that lists pages."""
     sections = []
     for section in _SECTION.split(text):
         heading = section.partition("\n")[0].removeprefix("## ").strip()
-        entries = [link.removesuffix(".md") for link in _ITEM.findall(section)] + more.get(heading, [])
-        if entries:
+        for page in generated:
+            if page.section == heading:
+                section = f"{section.rstrip()}\n* [{page.title}]({page.place}.md): {page.summary}\n"
+        if entries := [link.removesuffix(".md") for link in _ITEM.findall(section)]:
             caption = [f":caption: {heading}"] if section.startswith("## ") else []
             lines = ["```{toctree}", ":hidden:", *caption, "", *entries, "```", ""]
             section = section.rstrip() + "\n\n" + "\n".join(lines) + "\n"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
 import sys
+import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +17,7 @@ import pytest
 
 from support.browser import DESKTOP, PHONE, chromium, require, served, visiting
 from support.project import ROOT
+from support.source import MODULES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -27,7 +31,17 @@ BUILD = ROOT / "docs/site/build.py"
 KINDS = (
     *("index.html", "quickstart.html", "protocol.html", "benchmarks.html"),
     *("decisions/index.html", "deploy/README.html", "CHANGES.html"),
+    *("api/index.html", "api/commitlog.html", "api/commitlog.filesystem.html"),
 )
+
+#: Packages that export names.
+PUBLIC = {module.name: module for module in MODULES.values() if module.is_package and module.exports}
+
+#: Packages whose names are for the library itself, and those whose names `commitlog` exports.
+NO_PAGE = {
+    *("commitlog.aws", "commitlog.cli", "commitlog.cli.fs", "commitlog.cli.namespace"),
+    *("commitlog.cli.outputs", "commitlog.commit", "commitlog.spark.files", "commitlog.spark.targets"),
+}
 
 
 def _build(program: Path, into: Path) -> subprocess.CompletedProcess[str]:
@@ -92,9 +106,38 @@ def test_every_page_opens_without_errors_and_fits_a_phone(
     assert not _problems(browser, url, paths)
 
 
+def _entries(html: Path) -> list[tuple[str, str]]:
+    """Return the kind and the name of each entry in the inventory of the site, without aliases."""
+    *_, compressed = (html / "objects.inv").read_bytes().split(b"\n", 4)
+    lines = [line.split(" ", 4) for line in zlib.decompress(compressed).decode().splitlines()]
+    return [(kind, name) for name, kind, priority, *_ in lines if priority != "-1"]
+
+
+def test_each_public_name_has_one_entry(html: Path) -> None:
+    """A name that two packages export has its entry in one of them, and no other name has one."""
+    entries = [name for kind, name in _entries(html) if kind.startswith("py:")]
+    spellings = defaultdict(set)
+    for package in PUBLIC.keys() - NO_PAGE:
+        for name in PUBLIC[package].exports:
+            value = getattr(importlib.import_module(package), name)
+            spellings[name, id(value)].add(f"{package}.{name}")
+    counts = {min(names): len(names & set(entries)) for names in spellings.values()}
+    assert counts == dict.fromkeys(counts, 1)
+    assert len(entries) == len(set(entries))
+    packages = {name for kind, name in _entries(html) if kind == "py:module"}
+    public = {f"{package}.{name}" for package in packages for name in _exports(package)} | packages
+    others = [name for name in entries if name not in public and name.rpartition(".")[0] not in public]
+    assert not others
+    assert not [name for name in entries if "._" in name]
+
+
+def _exports(package: str) -> list[str]:
+    return list(importlib.import_module(package).__all__)
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_search_finds_a_name(size: tuple[int, int], browser: Browser, url: str) -> None:
-    """A reader types `put_if_absent` into the search field, and a result leads to a page that has it."""
+    """A reader types `put_if_absent` into the search field, and the first result is its entry."""
     with visiting(browser, url, size) as visit:
         page = visit.open("index.html")
         if size == PHONE:
@@ -103,9 +146,11 @@ def test_search_finds_a_name(size: tuple[int, int], browser: Browser, url: str) 
         page.locator("input[name=q]").press("Enter")
         results = page.locator("#search-results ul.search li a")
         results.first.wait_for()
+        # The page of results reads the pages that it lists.
+        page.wait_for_load_state("networkidle")
         results.first.click()
         page.wait_for_load_state("networkidle")
-        assert "search.html" not in page.url
+        assert page.url.endswith("api/commitlog.html#commitlog.ConditionalStore.put_if_absent")
         assert "put_if_absent" in page.locator("article").inner_text()
         assert not visit.problems
 
