@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from attrs import frozen
+from figures import draw, with_drawings
 
 __all__ = ["CONTENTS", "GeneratedPage", "pages", "stage"]
 
@@ -57,7 +58,7 @@ def pages(root: Path) -> list[str]:
 
 
 def stage(root: Path, into: Path, generated: Sequence[GeneratedPage] = ()) -> None:
-    """Copy the pages of a checkout, and the files that they link to, for Sphinx.
+    """Copy the pages of a checkout, and the files that they link to, for Sphinx. Drawings are drawn.
 
     Args:
         root: the checkout.
@@ -69,6 +70,7 @@ def stage(root: Path, into: Path, generated: Sequence[GeneratedPage] = ()) -> No
     for page in every:
         text = (root / page).read_text()
         linked |= set(_targets(page, text))
+        text = _outside_code(text, partial(with_drawings, folder=(root / page).parent))
         text = _outside_code(text, partial(_relinked, page=page))
         if page in CONTENTS:
             text = _with_contents(text, generated if page == CONTENTS[0] else ())
@@ -79,7 +81,10 @@ def stage(root: Path, into: Path, generated: Sequence[GeneratedPage] = ()) -> No
         if (root / file).is_file() and file not in _STANDS_FOR:
             copy = into / _place(file)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(root / file, copy)
+            if copy.suffix == ".dot":
+                draw(root / file, copy.with_suffix(".svg"))
+            else:
+                shutil.copyfile(root / file, copy)
 
 
 def _place(path: str) -> str:

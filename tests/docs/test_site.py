@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import subprocess
 import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
+from html import unescape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +49,7 @@ NO_PAGE = {
 def _build(program: Path, into: Path) -> subprocess.CompletedProcess[str]:
     for module in ("sphinx", "myst_parser", "furo"):
         require(f"{module} is missing: ./run test installs it", find_spec(module) is not None)
+    require("Graphviz is missing: install graphviz", shutil.which("dot") is not None)
     command = [sys.executable, str(program), str(into)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -133,6 +136,45 @@ def test_each_public_name_has_one_entry(html: Path) -> None:
 
 def _exports(package: str) -> list[str]:
     return list(importlib.import_module(package).__all__)
+
+
+DRAWINGS = sorted((ROOT / "docs/diagrams").glob("*.dot"))
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.stem)
+def test_a_drawing_replaces_the_link_to_its_text(drawing: Path, html: Path) -> None:
+    """The page has the drawing, and its description for readers who do not see it."""
+    [page] = [
+        page for page in (ROOT / "docs").glob("*.md") if f"(diagrams/{drawing.name})" in page.read_text()
+    ]
+    description = " ".join(re.findall(r"^// (.*)$", drawing.read_text(), re.MULTILINE))
+    text = (html / page.with_suffix(".html").name).read_text()
+    [image] = re.findall(rf"<img [^>]*{drawing.stem}\.svg[^>]*>", text)
+    assert f'alt="{description}"' in unescape(image)
+    assert f"diagrams/{drawing.name}" not in text
+    assert "<svg" in (html / f"_images/{drawing.stem}.svg").read_text()
+
+
+def test_the_drawing_of_a_lease_has_the_states_of_the_table() -> None:
+    """The drawing and the table of protocol.md have the same states."""
+    section = (ROOT / "docs/protocol.md").read_text().split("### States of a record")[1].split("\n##")[0]
+    states = re.findall(r"^\| (\w+) \|", section, re.MULTILINE)
+    nodes = re.findall(
+        r'^ +(\w+) \[label="\1\\n', (ROOT / "docs/diagrams/lease.dot").read_text(), re.MULTILINE
+    )
+    assert nodes == states[1:]
+
+
+def test_the_drawing_of_a_commit_has_the_steps_and_crashes_of_the_tables() -> None:
+    """The drawing and the tables of outputs.md have the same steps and crashes."""
+    drawing = (ROOT / "docs/diagrams/commit.dot").read_text()
+    page = (ROOT / "docs/outputs.md").read_text()
+    steps = page.split("## A job, step by step")[1].split("\n\n")[1]
+    nodes = re.findall(r'label="([\w ]+) \((driver|tasks)\)', drawing)
+    named = re.findall(r"^\| \**([\w ]+?)\** \| (driver|tasks) \|", steps, re.MULTILINE)
+    assert [(name.lower(), who) for name, who in nodes] == named
+    crashes = page.split("## State after a crash")[1].split("##")[0]
+    assert re.findall(r"crash (\d)\"", drawing) == re.findall(r"^\| (\d): ", crashes, re.MULTILINE)
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
