@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from attrs import frozen
 from figures import draw, with_drawings
+from plots import with_plots
 
 __all__ = ["CONTENTS", "GeneratedPage", "pages", "stage"]
 
@@ -58,7 +59,7 @@ def pages(root: Path) -> list[str]:
 
 
 def stage(root: Path, into: Path, generated: Sequence[GeneratedPage] = ()) -> None:
-    """Copy the pages of a checkout, and the files that they link to, for Sphinx. Drawings are drawn.
+    """Copy the pages of a checkout, and linked files, for Sphinx; make drawings and plots.
 
     Args:
         root: the checkout.
@@ -70,12 +71,13 @@ def stage(root: Path, into: Path, generated: Sequence[GeneratedPage] = ()) -> No
     for page in every:
         text = (root / page).read_text()
         linked |= set(_targets(page, text))
+        copy = into / _place(page)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        text = with_plots(text, page, copy.parent)
         text = _outside_code(text, partial(with_drawings, folder=(root / page).parent))
         text = _outside_code(text, partial(_relinked, page=page))
         if page in CONTENTS:
             text = _with_contents(text, generated if page == CONTENTS[0] else ())
-        copy = into / _place(page)
-        copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)
     for file in sorted(linked - set(every)):
         if (root / file).is_file() and file not in _STANDS_FOR:

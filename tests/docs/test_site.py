@@ -177,6 +177,15 @@ def test_the_drawing_of_a_commit_has_the_steps_and_crashes_of_the_tables() -> No
     assert re.findall(r"crash (\d)\"", drawing) == re.findall(r"^\| (\d): ", crashes, re.MULTILINE)
 
 
+def test_plots_are_on_their_pages(html: Path) -> None:
+    """Each suite of benchmarks has its plot below the table of its figures."""
+    pages = {page: page.read_text() for page in html.glob("*.html")}
+    for name in ("conditional-writes", "committers-on-s3", "ingest-rates", "rename-times", "checks"):
+        assert f"_images/{name}.svg" in pages[html / "benchmarks.html"]
+    assert "_images/cost.svg" in pages[html / "cost.html"]
+    assert "_images/log.svg" in pages[html / "namespace.html"]
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_search_finds_a_name(size: tuple[int, int], browser: Browser, url: str) -> None:
     """A reader types `put_if_absent` into the search field, and the first result is its entry."""
