@@ -33,6 +33,10 @@ python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 add_module_names = False
 
+# Code hosts make the anchors of their pages with scripts.
+linkcheck_anchors = False
+linkcheck_timeout = 30
+
 html_theme = "furo"
 html_title = "commitlog"
 html_show_sphinx = False

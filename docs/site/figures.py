@@ -37,7 +37,7 @@ def figure(file: str, caption: str, description: str) -> str:
     Args:
         file: the image, relative to the page.
         caption: the text below it.
-        description: its content in words, for readers who do not see it.
+        description: the text for readers who do not see the image.
     """
     lines = [f":::{{figure}} {file}", f":alt: {description}", ":figclass: drawing", "", caption, ":::"]
     return "\n".join(lines)

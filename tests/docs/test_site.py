@@ -31,9 +31,8 @@ BUILD = ROOT / "docs/site/build.py"
 
 #: One page of each kind; ``--all`` opens every page.
 KINDS = (
-    *("index.html", "quickstart.html", "protocol.html", "benchmarks.html"),
-    *("decisions/index.html", "deploy/README.html", "CHANGES.html"),
-    *("api/index.html", "api/commitlog.html", "api/commitlog.filesystem.html"),
+    *("index.html", "protocol.html", "benchmarks.html"),
+    *("decisions/index.html", "deploy/README.html", "api/commitlog.html"),
 )
 
 #: Packages that export names.
@@ -46,11 +45,11 @@ NO_PAGE = {
 }
 
 
-def _build(program: Path, into: Path) -> subprocess.CompletedProcess[str]:
+def _build(program: Path, into: Path, *options: str) -> subprocess.CompletedProcess[str]:
     for module in ("sphinx", "myst_parser", "furo"):
         require(f"{module} is missing: ./run test installs it", find_spec(module) is not None)
     require("Graphviz is missing: install graphviz", shutil.which("dot") is not None)
-    command = [sys.executable, str(program), str(into)]
+    command = [sys.executable, str(program), str(into), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -239,20 +238,43 @@ def test_a_problem_is_seen(browser: Browser, tmp_path: Path) -> None:
         assert text in found
 
 
+def _pages(root: Path) -> Path:
+    """Make a checkout of two pages and of the program that builds the site; return the program."""
+    shutil.copytree(BUILD.parent, root / "docs/site", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "docs/index.md").write_text("# First\n\n* [Changes](../CHANGES.md)\n")
+    (root / "CHANGES.md").write_text("# Changes\n")
+    return root / "docs/site/build.py"
+
+
 @pytest.mark.parametrize(
     ("page", "text", "message"),
     [
         ("docs/index.md", "# First\n\n* [Second](second.md)\n", "second"),
         ("docs/other.md", "# Other\n", "toctree"),
+        ("CHANGES.md", "# Changes\n\n[A drawing](docs/bad.dot)\n", "syntax error in line 2"),
     ],
-    ids=["a link without a target", "a page that is not listed"],
+    ids=["a link without a target", "a page that is not listed", "a drawing with an error"],
 )
 def test_a_warning_fails_the_build(page: str, text: str, message: str, tmp_path: Path) -> None:
-    """The build ends with an error for a broken link, and for a page that no list has."""
-    shutil.copytree(BUILD.parent, tmp_path / "docs/site")
-    (tmp_path / "docs/index.md").write_text("# First\n\n* [Changes](../CHANGES.md)\n")
-    (tmp_path / "CHANGES.md").write_text("# Changes\n")
+    """The build ends with an error, which names the link, the page or the line of the drawing."""
+    program = _pages(tmp_path)
+    (tmp_path / "docs/bad.dot").write_text("// A drawing.\ndigraph {a -> -> b}\n")
     (tmp_path / page).write_text(text)
-    done = _build(tmp_path / "docs/site/build.py", tmp_path / "out")
+    done = _build(program, tmp_path / "out")
     assert done.returncode, done.stdout
     assert message in done.stderr
+
+
+def test_links_to_other_hosts_are_checked_on_request(tmp_path: Path) -> None:
+    """With ``--external-links`` a link to a missing page of another server is an error."""
+    program = _pages(tmp_path / "checkout")
+    (tmp_path / "there.html").touch()
+    with served(tmp_path) as url:
+        page = program.parents[1] / "index.md"
+        page.write_text(f"{page.read_text()}\n[There]({url}there.html)\n")
+        assert _build(program, tmp_path / "out", "--external-links").returncode == 0
+        page.write_text(f"{page.read_text()}\n[Missing]({url}missing.html)\n")
+        done = _build(program, tmp_path / "out", "--external-links")
+    assert done.returncode
+    assert "missing.html" in done.stderr
+    assert "there.html" not in done.stderr
