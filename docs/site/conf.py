@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
-# For the extension `docstrings`.
+# For the extension `names`.
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "commitlog"
@@ -15,7 +15,7 @@ version = release = installed("commitlog-store")
 # Neither a year nor a date: the same pages give the same site.
 project_copyright = author
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "names"]
 
 # Pages link to headings by the anchors that a code host gives them.
 myst_heading_anchors = 6

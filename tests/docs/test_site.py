@@ -137,6 +137,23 @@ def _exports(package: str) -> list[str]:
     return list(importlib.import_module(package).__all__)
 
 
+@pytest.mark.parametrize(
+    ("page", "entry"),
+    [
+        ("index.html", "commitlog.html#commitlog.connect"),
+        ("protocol.html", "commitlog.html#commitlog.ConditionalStore"),
+        ("outputs.html", "commitlog.outputs.html#commitlog.outputs.Output.tail"),
+        ("api/commitlog.outputs.html", "commitlog.html#commitlog.ConfigurationError"),
+    ],
+)
+def test_a_name_on_a_page_leads_to_its_entry(page: str, entry: str, html: Path) -> None:
+    """A name in code is a link: with its package, with its class, and alone."""
+    text = (html / page).read_text()
+    assert re.search(rf'<a class="reference internal" href="(?:api/)?{re.escape(entry)}"', text)
+    target, _, anchor = entry.partition("#")
+    assert f'id="{anchor}"' in (html / "api" / target).read_text()
+
+
 DRAWINGS = sorted((ROOT / "docs/diagrams").glob("*.dot"))
 
 

@@ -1,11 +1,15 @@
-"""Docstrings as entries of the reference: an extension of Sphinx, on top of autodoc and napoleon."""
+"""Names as links to their entries, in docstrings and on pages: an extension of Sphinx.
+
+It also adapts docstrings for autodoc and napoleon.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from docutils.nodes import Element
+from docutils import nodes
+from docutils.nodes import Element, Node, document
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyObject
@@ -20,6 +24,10 @@ _PAGE = re.compile(r"(?:``)?\bdocs/([\w/-]+)\.md\b(?:``)?")
 #: A class, or a member of one.
 _CLASS = re.compile(r"[A-Z]\w*(?:\.\w+)*")
 
+#: A code span that is taken for a name: with the package, a member with its class, or a class whose name
+#: has several words. One word alone, such as `Delete`, may mean something else.
+_NAME = re.compile(r"commitlog(?:\.\w+)+|[A-Z]\w+\.\w+|(?:[A-Z][a-z0-9]+){2,}")
+
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension with Sphinx."""
@@ -28,6 +36,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _keep_first_line, priority=100)
     app.connect("autodoc-process-signature", _without_markers)
     app.connect("missing-reference", _find_class)
+    app.connect("doctree-resolved", _link_names)
     for field in PyObject.doc_field_types:
         if field.name == "variable":
             field.label = "Attributes"
@@ -50,7 +59,13 @@ def _keep_first_line(
 
 
 def _without_markers(
-    app: Sphinx, what: str, name: str, value: object, options: Any, signature: str | None, returned: str
+    app: Sphinx,
+    what: str,
+    name: str,
+    value: object,
+    options: Any,
+    signature: str | None,
+    returned: str,
 ) -> tuple[str | None, str]:
     """Replace the marker of attrs for a default that is made for each object."""
     return re.sub(r"\bNOTHING\b", "...", signature) if signature else signature, returned
@@ -59,19 +74,40 @@ def _without_markers(
 def _find_class(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: Element
 ) -> Element | None:
-    """Return a link for the name of a class, or of a member, if one package has an entry for it."""
+    """Return a link for the name of a class, or of a member, in a docstring of another package."""
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or not _CLASS.fullmatch(target):
         return None
-    domain = env.domains.python_domain
-    entries = [
-        (name, entry)
-        for name, entry in domain.objects.items()
-        if name.endswith(f".{target}") and not entry.aliased
-    ]
-    if len(entries) != 1:
+    return _link(app, node["refdoc"], target, content.deepcopy())
+
+
+def _link_names(app: Sphinx, doctree: document, page: str) -> None:
+    """Make links of the code spans on a page that are names with entries."""
+    for literal in list(doctree.findall(nodes.literal)):
+        name = literal.astext().partition("(")[0]
+        if not _NAME.fullmatch(name) or _is_inside(literal, (nodes.reference, nodes.title)):
+            continue
+        if link := _link(app, page, name, literal.deepcopy()):
+            literal.replace_self(link)
+
+
+def _link(app: Sphinx, page: str, name: str, content: Element) -> Element | None:
+    """Return a link from a page to the only entry of a name, whole or without its package."""
+    objects = app.env.domains.python_domain.objects
+    found = {
+        whole: entry
+        for whole, entry in objects.items()
+        if whole == name or (whole.endswith(f".{name}") and not entry.aliased)
+    }
+    if len(found) != 1:
         return None
-    [(name, entry)] = entries
-    return make_refnode(
-        app.builder, node["refdoc"], entry.docname, entry.node_id, content.deepcopy(), title=name
-    )
+    [(whole, entry)] = found.items()
+    return make_refnode(app.builder, page, entry.docname, entry.node_id, content, title=whole)
+
+
+def _is_inside(node: Node, kinds: tuple[type[Node], ...]) -> bool:
+    """Return whether a node is in another one of some kinds."""
+    while node := node.parent:
+        if isinstance(node, kinds):
+            return True
+    return False
