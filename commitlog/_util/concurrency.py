@@ -17,6 +17,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from commitlog._util.tracing import carried
+
 __all__ = [
     "SERIAL",
     "Executor",
@@ -164,7 +166,7 @@ def work_in_groups(
                 _begin(left, call, under_way, executor=executor, upto=ahead)
             if waiting and not joined:
                 group, waiting = waiting[:most], waiting[most:]
-                joined[joiner.submit(together, group)] = group
+                joined[joiner.submit(carried(together), group)] = group
             if not under_way and not joined:
                 return
             for future in _ended({**under_way, **joined}):
@@ -214,7 +216,7 @@ def in_order(
         try:
             while True:
                 while len(begun) < ahead and (item := next(left, _END)) is not _END:
-                    begun.append((item, executor.submit(call, item)))
+                    begun.append((item, executor.submit(carried(call), item)))
                 if not begun:
                     return
                 item, future = begun[0]
@@ -244,7 +246,7 @@ def _begin(
         item = next(left, _END)
         if item is _END:
             return
-        under_way[executor.submit(call, item)] = item
+        under_way[executor.submit(carried(call), item)] = item
 
 
 def _ended(under_way: Iterable[Future[Any]]) -> set[Future[Any]]:

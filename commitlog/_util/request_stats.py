@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 from attrs import field, frozen
 
 from commitlog._util.concurrency import Executor, Future
+from commitlog._util.tracing import add_event, carried
 from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
 
 __all__ = [
@@ -79,6 +80,7 @@ def also_listen_for_retries(listener: Listener, call: Callable[[], T]) -> T:
 
 def report_retry(cause: Exception) -> None:
     """Report that a request is about to be retried after `cause`."""
+    add_event("commitlog.retry", {"error.type": type(cause).__name__})
     listener = _listener.get()
     if listener is not None:
         listener(cause)
@@ -217,10 +219,10 @@ class _BoundExecutor:
     _operation: str
 
     def map(self, call: Callable[[A], T], items: Iterable[A], /) -> Iterator[T]:
-        return self._executor.map(lambda item: self._run(partial(call, item)), items)
+        return self._executor.map(carried(lambda item: self._run(partial(call, item))), items)
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        return self._executor.submit(self._run, partial(call, *args, **kwargs))
+        return self._executor.submit(carried(self._run), partial(call, *args, **kwargs))
 
     def _run(self, call: Callable[[], T]) -> T:
         return self._recorder.run(self._operation, call, counts=False)

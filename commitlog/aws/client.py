@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from commitlog.aws.connections import ConnectionPool, FailedRequest, PendingResponse
+from commitlog._util.tracing import OpenSpan, begin_span
+from commitlog.aws.connections import ConnectionPool, FailedRequest, PendingResponse, Response
 from commitlog.aws.session import AwsSession
 from commitlog.aws.signing import MAX_EXPIRES, Signer, canonical_query
 from commitlog.clock import Clock
@@ -16,6 +18,8 @@ from commitlog.errors import CommitError, ConfigurationError
 __all__ = ["AwsClient"]
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
+
+_PORTS = MappingProxyType({"http": 80, "https": 443})
 
 
 class AwsClient:
@@ -29,10 +33,16 @@ class AwsClient:
 
     A request is sent once. See `commitlog.aws.connections` for the errors of a pending response. It also
     raises the errors of `AwsSession.credentials`. A response of any status is returned.
+
+    Each request records a span, see `commitlog._util.tracing`: the span of an HTTP client in
+    https://opentelemetry.io/docs/specs/semconv/http/http-spans/, without the query of the URL, which may
+    hold a signature. It ends when the response is read.
     """
 
     def __init__(self, session: AwsSession, service: str, url: str, *, clock: Clock) -> None:
         parts = urlsplit(url)
+        self._scheme, self._hostname = parts.scheme, parts.hostname
+        self._port = parts.port or _PORTS[parts.scheme]
         self._session = session
         self._clock = clock
         self._root = parts.path.rstrip("/")
@@ -78,7 +88,7 @@ class AwsClient:
         text = canonical_query(query)
         self._signer.sign_headers(method, path, text, signed, payload, credentials, self._clock.epoch())
         del signed["host"]
-        return self._wire.begin(method, f"{path}?{text}" if text else path, signed, body)
+        return self._begin(method, path, text, signed, body)
 
     def begin_until(
         self,
@@ -107,8 +117,49 @@ class AwsClient:
             return FailedRequest(error)
         signed = {"host": self._wire.host, **headers}
         text = self._signer.sign_query(method, path, query, signed, credentials, date, seconds)
-        return self._wire.begin(method, f"{path}?{text}", headers, body)
+        return self._begin(method, path, text, headers, body)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._wire.close()
+
+    def _begin(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        body: bytes | bytearray | memoryview,
+    ) -> PendingResponse:
+        span = self._begin_span(method, path, headers)
+        pending = self._wire.begin(method, f"{path}?{query}" if query else path, headers, body)
+        return pending if span is None else partial(_finish, span, pending)
+
+    def _begin_span(self, method: str, path: str, headers: Mapping[str, str]) -> OpenSpan | None:
+        # Such as DynamoDB_20120810.PutItem: the services with one URL name the operation in a header.
+        operation = headers.get("x-amz-target", "").rpartition(".")[2]
+        return begin_span(
+            f"{method} {operation}" if operation else method,
+            {
+                "http.request.method": method,
+                "url.full": f"{self._scheme}://{self._wire.host}{path}",
+                "server.address": self._hostname,
+                "server.port": self._port,
+            },
+            is_request=True,
+        )
+
+
+def _finish(span: OpenSpan, pending: PendingResponse) -> Response:
+    try:
+        response = pending()
+    except CommitError as error:
+        span.end(error)
+        raise
+    request_id = response.headers.get("x-amz-request-id") or response.headers.get("x-amzn-requestid")
+    span.set({"http.response.status_code": response.status, "aws.request_id": request_id})
+    if response.status < 400:
+        span.end()
+    else:
+        span.fail(str(response.status))
+    return response

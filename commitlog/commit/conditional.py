@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager
 from functools import cache
 from itertools import chain
 from types import MappingProxyType, TracebackType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from commitlog._util.concurrency import OpenExecutor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
+from commitlog._util.tracing import Attributes, traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.bucket_identity import BucketIdentity, Root
 from commitlog.commit.lease_committer import LeaseCommitter
@@ -67,6 +68,25 @@ _RIVALS: Mapping[type[Condition], tuple[Operation, ...]] = MappingProxyType(
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
+def _span_attributes(store: ConditionalStore, arguments: Mapping[str, Any]) -> Attributes:
+    path = arguments.get("path", getattr(arguments.get("staged"), "path", None))
+    found = {
+        "commitlog.store": store.url,
+        "commitlog.path": path,
+        "commitlog.source": arguments.get("source"),
+        "commitlog.target": arguments.get("target"),
+        "commitlog.prefix": arguments.get("prefix"),
+    }
+    if not store.url.startswith("s3://"):
+        return found
+    place = parse_store_url(store.url)
+    key = arguments.get("target", path)
+    if key is not None and place.prefix:
+        key = f"{place.prefix}/{key}"
+    return {**found, "aws.s3.bucket": place.name, "aws.s3.key": key}
+
+
+@traced(_span_attributes, without=("key", "begin_head"))
 class ConditionalStore:
     """Objects at paths, with conditional writes. Thread-safe.
 

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from commitlog._util.concurrency import Executor
 from commitlog._util.ids import random_id
+from commitlog._util.tracing import carried
 from commitlog.commit.mutation import bare, quoted
 from commitlog.commit.probe_report import BARE, Kind, ProbeReport, ProbeResult
 from commitlog.errors import (
@@ -229,7 +230,7 @@ class _Probe:
                 return None
             return racer.nonce
 
-        winners = [nonce for nonce in executor.map(run, racers) if nonce is not None]
+        winners = [nonce for nonce in executor.map(carried(run), racers) if nonce is not None]
         info = self._store.begin_head(path)().info
         if len(winners) == 1 and (None if info is None else info.nonce) not in (winners[0], None):
             return 2

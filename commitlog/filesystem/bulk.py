@@ -17,6 +17,7 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
 from commitlog._util.concurrency import Executor
+from commitlog._util.tracing import carried
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.filesystem.locations import Locations
 from commitlog.namespace import Data, OpenFile
@@ -137,7 +138,7 @@ class Bulk:
         if len(arguments) < 2:
             return [attempt(argument) for argument in arguments]
         with ThreadPoolExecutor(min(len(arguments), self._concurrency), name) as executor:
-            return list(executor.map(attempt, arguments))
+            return list(executor.map(carried(attempt), arguments))
 
     def remove(self, paths: Iterable[str], *, recursive: bool) -> None:
         """Remove files and directories, each in one transaction. Parents come after their contents."""

@@ -24,6 +24,7 @@ from attrs import evolve, frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
+from commitlog._util.tracing import carried
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -164,7 +165,7 @@ class Cleaner:
             files = row.files[first : first + left]
             work = [file for file in files if (file.path, file.etag) not in undelivered]
             counted[_Outcome.KEPT] += len(files) - len(work)
-            counted.update(self._executor.map(self._clean, work))
+            counted.update(self._executor.map(carried(self._clean), work))
             left -= len(files)
             self._place = (row.range, first + len(files))
             if self._place[1] < len(row.files):

@@ -11,6 +11,7 @@ from typing import TypeVar
 from attrs import evolve, frozen
 
 from commitlog._util.concurrency import Executor, Future
+from commitlog._util.tracing import carried
 from commitlog.errors import (
     CorruptRecord,
     InputChanged,
@@ -205,7 +206,8 @@ def prefetch(
                 each = rest.popleft()
                 fetched = None
                 if each.whole and each.size <= SMALL_BYTES:
-                    fetched = executor.submit(partial(store.get, each.file.path, start=0, end=each.size))
+                    fetch = partial(store.get, each.file.path, start=0, end=each.size)
+                    fetched = executor.submit(carried(fetch))
                     held += each.size
                 begun.append((each, fetched))
             each, fetched = begun.popleft()

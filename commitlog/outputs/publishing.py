@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from commitlog._util.concurrency import Executor
 from commitlog._util.retry import Backoff
+from commitlog._util.tracing import carried
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -444,7 +445,7 @@ class Publisher:
                 return error
             return None
 
-        return [error for error in self._executor.map(guarded, items) if error is not None]
+        return [error for error in self._executor.map(carried(guarded), items) if error is not None]
 
     def _success(self) -> tuple[Success | None, str | None]:
         """Return the watermark, and the etag of whatever is in its place."""

@@ -16,7 +16,7 @@ from support.project import ROOT
 FLOORS = ROOT / "tests/floors.txt"
 
 #: Extras for users. Extras for tests, benchmarks and docs have no floor.
-EXTRAS = ("avro", "fsspec", "simulator", "spark")
+EXTRAS = ("avro", "fsspec", "otel", "simulator", "spark")
 
 #: The first version with all parts of the package, which older declared versions have only some of.
 #: Those are in tests/spark/versions.
@@ -38,6 +38,7 @@ TESTS = {
         "--ignore=tests/unit/aws/test_signing.py",
     ),
     "pyarrow, fastavro": ("tests/unit/spark",),
+    "opentelemetry-api": ("tests/unit/_util/test_tracing.py",),
     "fsspec, greenlet": (
         # The clients in test_clients.py are not installed.
         "tests/integration/fsspec/test_spec.py",

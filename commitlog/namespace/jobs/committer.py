@@ -25,6 +25,7 @@ from attrs import frozen
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
+from commitlog._util.tracing import carried
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     AlreadyExists,
@@ -466,7 +467,7 @@ def _fill_directory(
     if len(filled) == 1:
         namespace.bulk_link(*filled[0], executor=executor)
     else:
-        list(executor.map(lambda each: namespace.bulk_link(*each), filled))
+        list(executor.map(carried(lambda each: namespace.bulk_link(*each)), filled))
 
 
 def _make_directory(namespace: Namespace, top: str, directory: str, files: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from commitlog._util.tracing import carried
 from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
 from commitlog.stores.api import Staged, StageWriter
 from commitlog.stores.body import MAX_PARTS, part_size
@@ -96,7 +97,7 @@ class S3StageWriter(StageWriter):
             self._parts[number - self._parallel - 1].result()
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._parallel, "commitlog-upload")
-        self._parts.append(self._executor.submit(self._upload, number, data))
+        self._parts.append(self._executor.submit(carried(self._upload), number, data))
 
     def _upload(self, number: int, data: bytearray) -> str:
         query = {"partNumber": str(number), "uploadId": self._upload_id}
