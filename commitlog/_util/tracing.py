@@ -112,15 +112,23 @@ class OpenSpan:
         """Return the result of `call`. Spans that it begins are below this one."""
         return _run_in(self._context, self._owner, call)
 
+    def rename(self, name: str) -> None:
+        """Replace the name."""
+        self._span.update_name(name)
+
     def set(self, attributes: Attributes) -> None:
         """Set attributes; those that are None stay as they are."""
         self._span.set_attributes(_present(attributes))
 
-    def end(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None, *, outcome: Outcome | None = None) -> None:
         """End the span; with `error` as failed, or as unknown if the change may have happened.
 
         The message of a `CommitError` is recorded, because it holds no secret. The text of any other
         exception is not.
+
+        Args:
+            error: the error of the operation.
+            outcome: what became of it, if the class of the error does not show that.
         """
         if error is None:
             self._end("success")
@@ -131,9 +139,9 @@ class OpenSpan:
         if not self._ended:
             event = {"exception.type": kind, "exception.message": message}
             self._span.add_event("exception", _present(event))
-        # The error tree says what did not happen; no other exception does.
-        is_unknown = isinstance(error, OutcomeUnknown) or not known
-        self.fail(kind, "unknown" if is_unknown else "failure", message)
+        if outcome is None:  # the error tree says what did not happen; no other exception does
+            outcome = "failure" if known and not isinstance(error, OutcomeUnknown) else "unknown"
+        self.fail(kind, outcome, message)
 
     def fail(self, kind: str, outcome: Outcome = "failure", message: str | None = None) -> None:
         """End the span as failed.

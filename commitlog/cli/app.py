@@ -7,11 +7,14 @@ import itertools
 import os
 import sys
 import traceback
+from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import IO, Any
 
 import click
 
+from commitlog._util.tracing import Outcome, begin_span
 from commitlog.cli.connection_options import connection_help
 from commitlog.cli.exit_status import Exit, message_of, print_error, status_of
 from commitlog.cli.lazy import LazyCommand, LazyGroup
@@ -55,6 +58,24 @@ _COMMANDS = MappingProxyType(
 )
 
 
+#: What became of a command by its exit status, where that says more than its error.
+_OUTCOMES: Mapping[int, Outcome] = MappingProxyType(
+    {
+        Exit.USAGE: "failure",
+        Exit.PRECONDITION: "failure",
+        Exit.UNKNOWN: "unknown",
+        Exit.INTERRUPTED: "unknown",
+        Exit.BROKEN_PIPE: "unknown",
+    }
+)
+
+#: The variables that name the span of the caller.
+_CARRIER = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
+
+#: The arguments of the program, in the `meta` of contexts.
+_ARGUMENTS = "commitlog.cli.app.arguments"
+
+
 class _Failure(click.ClickException):
     """An error as one line on standard error, with an exit status."""
 
@@ -85,6 +106,7 @@ class _App(LazyGroup):
             formatter.write_dl(list(connection_help()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = tuple(args)
         # Before the command parses its options, so that their errors are printed as JSON, too.
         if "--json" in itertools.takewhile(lambda word: word != "--", args):
             use_json(ctx)
@@ -99,7 +121,7 @@ class _App(LazyGroup):
         if sys.stdout is None:  # the next opened file would get its number
             raise _Failure(OSError(errno.EBADF, "standard output is closed"))
         try:
-            result = super().invoke(ctx)
+            result = self._invoke_in_span(ctx)
             sys.stdout.flush()
             return result
         except (click.exceptions.Exit, _NO_ARGUMENTS):
@@ -112,6 +134,51 @@ class _App(LazyGroup):
             if ctx.params["debug"]:
                 traceback.print_exception(error)
             raise _Failure(error) from error
+
+    def _invoke_in_span(self, ctx: click.Context) -> Any:
+        """Run the command in the span of a program, below the one that the environment names.
+
+        https://opentelemetry.io/docs/specs/semconv/cli/cli-spans/,
+        https://opentelemetry.io/docs/specs/otel/context/env-carriers/
+        """
+        span = begin_span(
+            "commitlog",
+            {"process.executable.name": "commitlog", "process.pid": os.getpid()},
+            carrier={name.lower(): os.environ[name] for name in _CARRIER if name in os.environ},
+        )
+        if span is None:
+            return super().invoke(ctx)
+        try:
+            span.rename(self._command_path(ctx))
+            result = span.run(partial(super().invoke, ctx))
+        except click.exceptions.Exit as ended:
+            span.set({"process.exit.code": ended.exit_code})
+            if ended.exit_code:
+                span.fail(str(ended.exit_code), _OUTCOMES.get(ended.exit_code, "failure"))
+            else:
+                span.end()
+            raise
+        except BaseException as error:
+            code = Exit.BROKEN_PIPE if isinstance(error, BrokenPipeError) else status_of(error)
+            span.set({"process.exit.code": int(code)})
+            span.end(error, outcome=_OUTCOMES.get(code))
+            raise
+        span.set({"process.exit.code": 0})
+        span.end()
+        return result
+
+    def _command_path(self, ctx: click.Context) -> str:
+        """Return the name of the command with those of its groups, without any argument."""
+        path = ["commitlog"]
+        command: click.Command = self
+        for word in ctx.meta[_ARGUMENTS]:
+            found = command.get_command(ctx, word) if isinstance(command, click.Group) else None
+            if found is not None:
+                path.append(word)
+                command = found
+            elif not word.startswith("-"):
+                break
+        return " ".join(path)
 
 
 @click.group(

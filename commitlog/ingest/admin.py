@@ -8,6 +8,7 @@ from typing import get_args
 
 from attrs import evolve, frozen
 
+from commitlog._util.tracing import traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.ingest.files import File, Slice
@@ -89,6 +90,7 @@ class _LimitReached(Exception):
     """The listing is longer than it may be."""
 
 
+@traced(lambda admin, _arguments: {"commitlog.ingest.source": admin._settings.source})
 class IngestAdmin:
     """An operator's view of one source. Safe while the query runs.
 

@@ -24,7 +24,7 @@ from attrs import evolve, frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
-from commitlog._util.tracing import carried
+from commitlog._util.tracing import carried, traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -94,6 +94,7 @@ def place_to_clean(url: Url, settings: IngestSettings) -> tuple[Url, str]:
     return url, ""
 
 
+@traced(lambda cleaner, _arguments: {"commitlog.ingest.source": cleaner._settings.source})
 class Cleaner:
     """Cleans the delivered files of one source. Not thread-safe; any number of cleaners may run.
 

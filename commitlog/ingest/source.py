@@ -17,6 +17,7 @@ from attrs import evolve
 from commitlog._util.bin_packing import packed
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
+from commitlog._util.tracing import traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import CommitError, Conflict, OutcomeUnknown, StateMismatch, Unavailable
 from commitlog.ingest.cleaning_queue import CleaningQueue
@@ -53,6 +54,10 @@ def _never(path: str) -> bool:
     return False
 
 
+@traced(
+    lambda ingest, _arguments: {"commitlog.ingest.source": ingest.settings.source},
+    without=("finish", "counters"),
+)
 class Ingest:
     """The driver's side of a source.
 

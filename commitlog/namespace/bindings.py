@@ -9,8 +9,9 @@ from attrs import evolve, field, frozen
 
 from commitlog._util.frozen_map import AppendOnly
 from commitlog._util.request_stats import count_methods
+from commitlog._util.tracing import traced
 from commitlog.errors import ConfigurationError, Conflict, NotADirectory, NotFound
-from commitlog.namespace.context import NamespaceContext
+from commitlog.namespace.context import NamespaceContext, span_attributes
 from commitlog.namespace.creation import store_identity_object
 from commitlog.namespace.external.diff import DiffReader
 from commitlog.namespace.external.listing_diff import diff_listing
@@ -48,6 +49,10 @@ class SyncReport:
     unfit: AppendOnly[str] = field(factory=AppendOnly)
 
 
+@traced(
+    lambda bindings, arguments: span_attributes(bindings._context.name, arguments),
+    without=("pruner", "diff_reader"),
+)
 @count_methods
 class Bindings:
     """Bindings of directories to prefixes of the store: `Namespace.bindings`. Thread-safe.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attrs import evolve, frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.request_stats import RequestRecorder
 from commitlog._util.retry import Backoff
+from commitlog._util.tracing import Attributes
 from commitlog.clock import Clock
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound
 from commitlog.namespace.external.overlay import Overlay
@@ -33,10 +34,21 @@ from commitlog.stores.counting_store import CountingStore
 from commitlog.tables.api import Table
 from commitlog.tables.counting_table import CountingTable
 
-__all__ = ["MetadataCache", "NamespaceContext", "open_context"]
+__all__ = ["MetadataCache", "NamespaceContext", "open_context", "span_attributes"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def span_attributes(name: str, arguments: Mapping[str, Any]) -> Attributes:
+    """Return the attributes of the span of an operation on the namespace `name`."""
+    return {
+        "commitlog.namespace": name,
+        "commitlog.path": arguments.get("path", arguments.get("directory", arguments.get("into"))),
+        "commitlog.source": arguments.get("source"),
+        "commitlog.target": arguments.get("target"),
+        "commitlog.prefix": arguments.get("prefix"),
+    }
 
 
 class MetadataCache:

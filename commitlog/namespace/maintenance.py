@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from attrs import evolve
 
 from commitlog._util.request_stats import count_methods
+from commitlog._util.tracing import traced
 from commitlog.errors import ConfigurationError, CorruptRecord, Fenced, FormatTooNew
-from commitlog.namespace.context import NamespaceContext
+from commitlog.namespace.context import NamespaceContext, span_attributes
 from commitlog.namespace.creation import store_identity_object
 from commitlog.namespace.external.importer import Importer, ImportReport
 from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
@@ -54,6 +55,10 @@ from commitlog.stores.api import ObjectInfo
 __all__ = ["Maintenance"]
 
 
+@traced(
+    lambda maintenance, arguments: span_attributes(maintenance._context.name, arguments),
+    without=("collector", "repairer", "references"),
+)
 @count_methods
 class Maintenance:
     """Maintenance of a namespace: `Namespace.maintenance`. Thread-safe.

@@ -15,6 +15,7 @@ from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
 from commitlog._util.request_stats import count_methods
 from commitlog._util.retry import Backoff
+from commitlog._util.tracing import traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     CommitError,
@@ -26,7 +27,7 @@ from commitlog.errors import (
     TransactionTooLarge,
 )
 from commitlog.namespace.bindings import Bindings
-from commitlog.namespace.context import open_context
+from commitlog.namespace.context import open_context, span_attributes
 from commitlog.namespace.creation import create
 from commitlog.namespace.maintenance import Maintenance
 from commitlog.namespace.metadata import NamespaceMetadata
@@ -69,6 +70,7 @@ _LEVELS = 30
 _MAX_PAGE = 1_000_000
 
 
+@traced(lambda namespace, arguments: span_attributes(namespace.name, arguments))
 @count_methods
 class Namespace:
     """A tree of files and directories: names in a table, content in a store. Thread-safe.

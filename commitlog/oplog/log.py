@@ -24,6 +24,7 @@ from attrs import evolve, field, frozen
 
 from commitlog._util.concurrency import OpenExecutor, in_order
 from commitlog._util.ids import random_id
+from commitlog._util.tracing import traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -107,6 +108,14 @@ class LogSize:
     complete: bool
 
 
+@traced(
+    lambda log, arguments: {
+        "commitlog.store": log._store.url,
+        "commitlog.log": log.prefix,
+        "commitlog.operation.id": arguments.get("id", getattr(arguments.get("operation"), "id", None)),
+    },
+    without=("run", "sibling", "below"),
+)
 class OperationLog:
     """A log of operations in an object store. Thread-safe.
 

@@ -20,13 +20,14 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import evolve
 
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
+from commitlog._util.tracing import Attributes, traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -63,6 +64,20 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+def _span_attributes(output: Output, arguments: Mapping[str, Any]) -> Attributes:
+    job = arguments.get("job")
+    record = arguments.get("record")
+    version = arguments.get("version", arguments.get("until"))
+    return {
+        "commitlog.store": output.store.url,
+        "commitlog.output": output.path,
+        "commitlog.job.id": getattr(job, "job_id", arguments.get("job_id")),
+        "commitlog.attempt": getattr(job, "attempt", arguments.get("attempt")),
+        "commitlog.version": getattr(record, "version", version),
+    }
+
+
+@traced(_span_attributes, without=("locate", "new_attempt"))
 class Output:
     """A directory of committed files. Thread-safe, as far as the executor is.
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import define, frozen
 
+from commitlog._util.tracing import traced
 from commitlog.errors import (
     CorruptRecord,
     FormatTooNew,
@@ -186,6 +187,7 @@ class _BatchLimits:
         return True
 
 
+@traced(lambda tail, _arguments: {"commitlog.log": tail._log.directory})
 class Tail:
     """The tail of one output, made by `Output.tail`. Not thread-safe.
 

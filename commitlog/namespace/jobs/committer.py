@@ -18,14 +18,14 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from attrs import frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
-from commitlog._util.tracing import carried
+from commitlog._util.tracing import Attributes, carried, traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     AlreadyExists,
@@ -103,6 +103,17 @@ def _no_attributes(_: Status | None) -> Mapping[str, str]:
     return {}
 
 
+def _span_attributes(committer: DirectoryCommitter, arguments: Mapping[str, Any]) -> Attributes:
+    attempt = arguments.get("attempt")
+    return {
+        "commitlog.namespace": committer.namespace.name,
+        "commitlog.target": committer.target,
+        "commitlog.job.id": getattr(attempt, "job_id", arguments.get("job_id")),
+        "commitlog.attempt": getattr(attempt, "id", None),
+    }
+
+
+@traced(_span_attributes)
 class DirectoryCommitter:
     """Publishes jobs at one path of a namespace. Thread-safe.
 
