@@ -3,9 +3,9 @@
 `traced` makes the public methods of a class record a span for each call. `begin_span` begins one by
 hand. `carried` takes the current span along to another thread.
 
-Spans are recorded if the application has set a tracer provider. Nobody can set one without importing
-``opentelemetry.trace``. So this module does not import it until somebody else has, and an operation
-without tracing costs one lookup in ``sys.modules``.
+Spans are recorded if the application has set a tracer provider. To set one, it has to import
+``opentelemetry.trace``. So this module imports that only if it is imported already, and without tracing
+an operation costs one lookup in ``sys.modules``.
 
 The attributes are those of the OpenTelemetry semantic conventions, and ``commitlog.*`` for the rest. So
 is the status: unset after success, as https://opentelemetry.io/docs/specs/semconv/general/recording-errors/
@@ -46,7 +46,7 @@ Attributes: TypeAlias = Mapping[str, str | bool | int | float | None]
 #: Returns the attributes of a call from the object and from the arguments by their names.
 Describe: TypeAlias = Callable[[Any, Mapping[str, Any]], Attributes]
 
-#: What became of an operation: it happened, nothing happened, or it may have happened.
+#: The outcome of an operation: it happened, nothing happened, or it may have happened.
 Outcome: TypeAlias = Literal["success", "failure", "unknown"]
 
 _MODULES: Final = sys.modules
@@ -128,7 +128,7 @@ class OpenSpan:
 
         Args:
             error: the error of the operation.
-            outcome: what became of it, if the class of the error does not show that.
+            outcome: the outcome, if the class of the error does not show it.
         """
         if error is None:
             self._end("success")

@@ -58,7 +58,7 @@ _COMMANDS = MappingProxyType(
 )
 
 
-#: What became of a command by its exit status, where that says more than its error.
+#: The outcomes of exit statuses, where they say more than the error.
 _OUTCOMES: Mapping[int, Outcome] = MappingProxyType(
     {
         Exit.USAGE: "failure",
