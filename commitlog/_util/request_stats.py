@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 from attrs import field, frozen
 
 from commitlog._util.concurrency import Executor, Future
-from commitlog._util.tracing import add_event, carried
+from commitlog._util.tracing import carried, record_retry
 from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
 
 __all__ = [
@@ -80,7 +80,7 @@ def also_listen_for_retries(listener: Listener, call: Callable[[], T]) -> T:
 
 def report_retry(cause: Exception) -> None:
     """Report that a request is about to be retried after `cause`."""
-    add_event("commitlog.retry", {"error.type": type(cause).__name__})
+    record_retry(cause)
     listener = _listener.get()
     if listener is not None:
         listener(cause)

@@ -30,9 +30,9 @@ __all__ = [
     "Describe",
     "OpenSpan",
     "Outcome",
-    "add_event",
     "begin_span",
     "carried",
+    "record_retry",
     "traced",
 ]
 
@@ -212,12 +212,10 @@ def begin_span(
     return OpenSpan(span, is_request=is_request, owner=owner)
 
 
-def add_event(name: str, attributes: Attributes = _EMPTY) -> None:
-    """Add an event to the current span, if there is one."""
+def record_retry(cause: Exception) -> None:
+    """Add an event to the current span, if there is one: a request is about to be retried."""
     if _tracer() is not None:
-        from opentelemetry import trace
-
-        trace.get_current_span().add_event(name, _present(attributes))
+        _trace.get_current_span().add_event("commitlog.retry", {"error.type": _name(type(cause))})
 
 
 def carried(call: Callable[P, R]) -> Callable[P, R]:

@@ -77,7 +77,7 @@ def _span_attributes(output: Output, arguments: Mapping[str, Any]) -> Attributes
     }
 
 
-@traced(_span_attributes, without=("locate", "new_attempt"))
+@traced(_span_attributes, without=("locate", "new_attempt", "tail"))
 class Output:
     """A directory of committed files. Thread-safe, as far as the executor is.
 

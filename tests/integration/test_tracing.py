@@ -27,7 +27,14 @@ from commitlog.tables import open_table
 from commitlog.testing.proxy import Fault, Proxy
 from support.commit import proven
 from support.servers import Ministack
-from support.tracing import Recording, recording  # noqa: F401 - fixture
+from support.tracing import Recording, recorded
+
+
+@pytest.fixture
+def recording() -> Iterator[Recording]:
+    """The spans of the test."""
+    with recorded() as spans:
+        yield spans
 
 
 @pytest.fixture
@@ -63,7 +70,7 @@ def test_the_outcomes_on_s3(
     bucket: str,
     proxy: Proxy,
     ministack: Ministack,
-    recording: Recording,  # noqa: F811
+    recording: Recording,
 ) -> None:
     """The three outcomes differ. The requests of an operation are below it, and a retry is an event."""
     with _open(bucket, proxy, ministack) as store:
@@ -114,13 +121,23 @@ def test_the_outcomes_on_s3(
         assert _attributes(operation)["commitlog.outcome"] == "unknown"
         assert _attributes(operation)["error.type"] == "commitlog.errors.OutcomeUnknown"
 
+        proxy.inject(Fault(kind="GET", action="answer", status=503))
+        store.get("a")
+        failed, answered, operation = recording.take()
+        assert _attributes(failed)["error.type"] == "503"
+        assert "error.type" not in _attributes(answered)
+        assert operation.status.status_code is StatusCode.UNSET
+        (event,) = operation.events
+        assert event.name == "commitlog.retry"
+        assert dict(event.attributes or {}) == {"error.type": "commitlog.errors.OutcomeUnknown"}
+
 
 @pytest.mark.servers
 def test_no_span_has_a_secret(
     bucket: str,
     proxy: Proxy,
     ministack: Ministack,
-    recording: Recording,  # noqa: F811
+    recording: Recording,
 ) -> None:
     """Neither credentials nor the signature of a URL are recorded, nor the content and its metadata."""
     options: Any = ministack.options
@@ -145,7 +162,7 @@ def test_no_span_has_a_secret(
         assert secret not in text
 
 
-def test_a_local_store(recording: Recording, tmp_path: Path) -> None:  # noqa: F811
+def test_a_local_store(recording: Recording, tmp_path: Path) -> None:
     """All operations have spans, also those that return an iterator."""
     (tmp_path / "lake").mkdir()
     table = f"sqlite://{tmp_path}/leases.db"
@@ -165,7 +182,7 @@ def test_a_local_store(recording: Recording, tmp_path: Path) -> None:  # noqa: F
     assert (spans[2].attributes or {})["commitlog.target"] == "b"
 
 
-def test_a_job(recording: Recording, tmp_path: Path) -> None:  # noqa: F811
+def test_a_job(recording: Recording, tmp_path: Path) -> None:
     """The operations on the store are below the operation on the output, also those of other threads."""
     with commitlog.connect(str(tmp_path)) as store, ThreadPoolExecutor(2) as threads:
         output = Output(store, "out", executor=threads)
@@ -189,6 +206,8 @@ def test_a_job(recording: Recording, tmp_path: Path) -> None:  # noqa: F811
             "commitlog.store": store.url,
         }
         assert output.snapshot().version == record.version
+        tail = output.tail()
+        assert tail.advance(tail.start(0)).version == record.version
         assert not output.recover(older_than=0).uploads
         with pytest.raises(JobAlreadyCommitted):
             output.begin("daily")
@@ -197,6 +216,8 @@ def test_a_job(recording: Recording, tmp_path: Path) -> None:  # noqa: F811
         outer = [span for span in recording.take() if span.parent is None]
     assert [(span.name, _attributes(span)["commitlog.outcome"]) for span in outer] == [
         ("Output.snapshot", "success"),
+        ("Tail.start", "success"),
+        ("Tail.advance", "success"),
         ("Output.recover", "success"),
         ("Output.begin", "failure"),
         ("Output.begin", "success"),
@@ -204,7 +225,7 @@ def test_a_job(recording: Recording, tmp_path: Path) -> None:  # noqa: F811
     ]
 
 
-def test_a_namespace(recording: Recording, tmp_path: Path) -> None:  # noqa: F811
+def test_a_namespace(recording: Recording, tmp_path: Path) -> None:
     """A call of a method has one span, whatever methods it calls. The log of a change is below it."""
     (tmp_path / "lake").mkdir()
     with commitlog.create_namespace(
@@ -248,7 +269,7 @@ def test_a_namespace(recording: Recording, tmp_path: Path) -> None:  # noqa: F81
     assert _attributes(outer[7])["commitlog.job.id"] == "daily"
 
 
-def test_a_source(recording: Recording, tmp_path: Path) -> None:  # noqa: F811
+def test_a_source(recording: Recording, tmp_path: Path) -> None:
     """Planning and committing an epoch are operations of a source."""
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / "a.json").write_text("{}")
@@ -281,7 +302,7 @@ def test_a_source(recording: Recording, tmp_path: Path) -> None:  # noqa: F811
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_command(
-    recording: Recording,  # noqa: F811
+    recording: Recording,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     arguments: list[str],

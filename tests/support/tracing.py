@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from opentelemetry import trace
@@ -11,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-__all__ = ["Recording", "recording"]
+__all__ = ["Recording", "recorded"]
 
 
 class Recording:
@@ -50,10 +51,11 @@ class Recording:
         return list(below(None))
 
 
-@pytest.fixture
-def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
-    """Record the spans of the test. A provider that is set globally could not be taken back."""
+@contextmanager
+def recorded() -> Iterator[Recording]:
+    """Record the spans of this process for a while: a provider that is set could not be taken back."""
     made = Recording()
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: made.provider)
-    yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "get_tracer_provider", lambda: made.provider)
+        yield made
     made.provider.shutdown()

@@ -16,7 +16,14 @@ from commitlog._util.concurrency import in_order, work, work_in_groups
 from commitlog._util.request_stats import RequestRecorder, report_retry
 from commitlog._util.tracing import begin_span, traced
 from commitlog.errors import CommitError, Conflict, OutcomeUnknown
-from support.tracing import Recording, recording  # noqa: F401 - fixture
+from support.tracing import Recording, recorded
+
+
+@pytest.fixture
+def recording() -> Iterator[Recording]:
+    """The spans of the test."""
+    with recorded() as spans:
+        yield spans
 
 
 @traced(lambda shop, arguments: {"commitlog.path": arguments.get("path")}, without=("label",))
@@ -50,7 +57,7 @@ class _Shop:
         pass
 
 
-def test_a_call_records_a_span(recording: Recording) -> None:  # noqa: F811
+def test_a_call_records_a_span(recording: Recording) -> None:
     """Its name is that of the method. Its attributes come from positional and named arguments."""
     shop = _Shop()
     assert shop.get("x") == shop.get(path="x") == "x"
@@ -62,7 +69,7 @@ def test_a_call_records_a_span(recording: Recording) -> None:  # noqa: F811
         assert span.status.status_code is StatusCode.UNSET
 
 
-def test_calls_of_the_same_object_are_one_operation(recording: Recording) -> None:  # noqa: F811
+def test_calls_of_the_same_object_are_one_operation(recording: Recording) -> None:
     """A call inside an operation of its object records no span; one of another object does."""
     shop = _Shop(_Shop())
     shop.label("a")
@@ -82,7 +89,7 @@ def test_calls_of_the_same_object_are_one_operation(recording: Recording) -> Non
     ids=repr,
 )
 def test_an_error_is_recorded(
-    recording: Recording,  # noqa: F811
+    recording: Recording,
     error: BaseException,
     outcome: str,
     message: str | None,
@@ -103,7 +110,7 @@ def test_an_error_is_recorded(
     assert dict(event.attributes or {}) == {k: v for k, v in expected.items() if v is not None}
 
 
-def test_the_span_of_an_iterator_ends_with_it(recording: Recording) -> None:  # noqa: F811
+def test_the_span_of_an_iterator_ends_with_it(recording: Recording) -> None:
     """It ends at the last item, when the iterator is closed, or when it is dropped."""
     shop = _Shop()
     for items in (shop.each(2), shop.lines()):
@@ -121,7 +128,7 @@ def test_the_span_of_an_iterator_ends_with_it(recording: Recording) -> None:  # 
     assert [span.name for span in recording.take()] == ["_Shop.each"] * 2
 
 
-def test_an_iterator_records_its_error(recording: Recording) -> None:  # noqa: F811
+def test_an_iterator_records_its_error(recording: Recording) -> None:
     """An error of a later item ends the span."""
     with pytest.raises(TypeError):
         list(_Shop().each("x"))  # type: ignore[arg-type]
@@ -129,7 +136,7 @@ def test_an_iterator_records_its_error(recording: Recording) -> None:  # noqa: F
     assert span.status.status_code is StatusCode.ERROR
 
 
-def test_spans_of_threads_are_below_their_operation(recording: Recording) -> None:  # noqa: F811
+def test_spans_of_threads_are_below_their_operation(recording: Recording) -> None:
     """All ways to work in parallel take the current span to the threads."""
     shop, paths = _Shop(), ["a", "b", "c"]
     settled: list[str] = []
@@ -165,13 +172,13 @@ def test_spans_of_threads_are_below_their_operation(recording: Recording) -> Non
             assert recording.tree() == [name, *["  _Shop.get"] * 3]
 
 
-def test_a_dropped_span_ends(recording: Recording) -> None:  # noqa: F811
+def test_a_dropped_span_ends(recording: Recording) -> None:
     """A request whose response nobody reads has a span, too."""
     begin_span("GET", is_request=True)
     assert [span.name for span in recording.take()] == ["GET"]
 
 
-def test_the_context_of_another_process_is_the_parent(recording: Recording) -> None:  # noqa: F811
+def test_the_context_of_another_process_is_the_parent(recording: Recording) -> None:
     """It is used unless there is a current span."""
     carrier = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     outer = begin_span("outer", carrier=carrier)
