@@ -40,8 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-#: The attributes of a span by name. Those that are None are left out.
-Attributes: TypeAlias = Mapping[str, str | bool | int | float | None]
+#: The attributes of a span by name. Those that are not texts or numbers are left out, such as None.
+Attributes: TypeAlias = Mapping[str, object]
 
 #: Returns the attributes of a call from the object and from the arguments by their names.
 Describe: TypeAlias = Callable[[Any, Mapping[str, Any]], Attributes]
@@ -117,7 +117,7 @@ class OpenSpan:
         self._span.update_name(name)
 
     def set(self, attributes: Attributes) -> None:
-        """Set attributes; those that are None stay as they are."""
+        """Set attributes."""
         self._span.set_attributes(_present(attributes))
 
     def end(self, error: BaseException | None = None, *, outcome: Outcome | None = None) -> None:
@@ -330,8 +330,8 @@ def _run_in(context: Any, owner: object, call: Callable[[], R]) -> R:
         detach(token)
 
 
-def _present(attributes: Attributes) -> dict[str, str | bool | int | float]:
-    return {name: value for name, value in attributes.items() if value is not None}
+def _present(attributes: Attributes) -> dict[str, str | int | float]:
+    return {name: value for name, value in attributes.items() if isinstance(value, (str, int, float))}
 
 
 def _name(kind: type) -> str:

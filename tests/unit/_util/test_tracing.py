@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -67,6 +68,13 @@ def test_a_call_records_a_span(recording: Recording) -> None:
         assert span.instrumentation_scope.name == "commitlog"
         assert dict(span.attributes or {}) == {"commitlog.path": "x", "commitlog.outcome": "success"}
         assert span.status.status_code is StatusCode.UNSET
+
+
+def test_an_argument_of_another_type_is_no_attribute(recording: Recording) -> None:
+    """The API would log a warning."""
+    _Shop().get(Path("x"))  # type: ignore[arg-type]
+    (span,) = recording.take()
+    assert dict(span.attributes or {}) == {"commitlog.outcome": "success"}
 
 
 def test_calls_of_the_same_object_are_one_operation(recording: Recording) -> None:
