@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from attrs import frozen
 
 from commitlog._util.concurrency import Executor, work, work_in_groups
+from commitlog._util.read_ahead import NO_READ_AHEAD, READ_AHEAD, SequentialReader
 from commitlog.errors import CommitError, NotADirectory, NotFound
 from commitlog.paths import join
 from commitlog.stores.body import COPY_LIMIT, PART_SIZE
@@ -32,12 +33,14 @@ __all__ = [
     "Cancelled",
     "ContentWriter",
     "NamespacePath",
+    "SequentialReader",
     "StoredFile",
     "Transfer",
     "drop_files",
     "is_copied_by_store",
     "link_files",
     "read_blocks",
+    "sequential_reader",
 ]
 
 Item = TypeVar("Item")
@@ -217,15 +220,43 @@ def is_copied_by_store(source: OpenFile) -> bool:
 
 
 def read_blocks(
-    source: OpenFile, block_size: int = BLOCK_SIZE, *, start: int = 0, end: int | None = None
+    source: OpenFile,
+    block_size: int = BLOCK_SIZE,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    ramp_up: bool = False,
 ) -> Iterator[bytes]:
     """Yield the bytes ``[start, end)`` of a file in blocks of `block_size` bytes.
 
-    All bytes are of one version, even if the file changes meanwhile.
+    All bytes are of one version, even if the file changes meanwhile. From a server, up to 8 blocks are
+    read ahead in threads, which end with the iterator: see `commitlog._util.read_ahead.ReadAhead`. The
+    limit is for all files that this process reads.
+
+    Args:
+        source: the file.
+        block_size: bytes of a block.
+        start, end: offsets in bytes; by default the whole file.
+        ramp_up: for readers that may stop early: read at most as much ahead as was read before.
+
+    Raises the errors of `OpenFile.read`, in place of the first block that could not be read.
     """
     end = source.status.size if end is None else end
-    for first in range(start, end, block_size):
-        yield source.read(first, min(first + block_size, end))
+    ahead = READ_AHEAD if source.is_remote else NO_READ_AHEAD
+    return ahead.blocks(source.read, start, end, block_size=block_size, ramp_up=ramp_up)
+
+
+def sequential_reader(source: OpenFile, block_size: int = BLOCK_SIZE) -> SequentialReader:
+    """Return a reader of any ranges of a file, which reads ahead while they follow each other.
+
+    Its blocks count like those of `read_blocks`, and are of the same version.
+    """
+    return SequentialReader(
+        source.read,
+        source.status.size,
+        block_size=block_size,
+        ahead=READ_AHEAD if source.is_remote else NO_READ_AHEAD,
+    )
 
 
 class ContentWriter:

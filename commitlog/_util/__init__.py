@@ -2,6 +2,6 @@
 
 `bin_packing` (groups of items), `bounded` (iteration up to a limit), `concurrency` (parallel work),
 `frozen_map` (immutable records), `ids` (random ids), `metrics` (metrics as text), `parsing` (durations
-and sizes), `request_stats` (counters of requests), `retry` (retry policies) and `tracing` (spans of
-OpenTelemetry).
+and sizes), `read_ahead` (blocks of large files), `request_stats` (counters of requests), `retry` (retry
+policies) and `tracing` (spans of OpenTelemetry).
 """

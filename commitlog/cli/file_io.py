@@ -7,66 +7,92 @@ import io
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
+from attrs import fields
 
+from commitlog._util.read_ahead import NO_READ_AHEAD, READ_AHEAD
 from commitlog.errors import AlreadyExists, CommitError, PreconditionFailed
-from commitlog.stores.api import ObjectData, ObjectInfo, same_etag
+from commitlog.stores.api import ObjectInfo, same_etag
 from commitlog.transfer import BLOCK_SIZE
+
+if TYPE_CHECKING:
+    from commitlog.commit import ConditionalStore
 
 __all__ = ["atomic_file", "open_object", "with_progress_bar"]
 
 
-class _Readable(Protocol):
-    def head(self, path: str) -> ObjectInfo: ...
-    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData: ...
+class _BlocksFile(io.RawIOBase):
+    """A file of blocks. Closing it ends their iterator."""
 
-
-class _ObjectReader(io.RawIOBase):
-    def __init__(self, store: _Readable, info: ObjectInfo) -> None:
-        self._store = store
-        self._info = info
-        self._position = 0
+    def __init__(self, blocks: Generator[bytes]) -> None:
+        self._blocks = blocks
+        self._block = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        end = min(self._position + len(buffer), self._info.size)
-        if end == self._position:
-            return 0
-        block = self._store.get(self._info.path, start=self._position, end=end)
-        if not same_etag(block.etag, self._info.etag):
-            raise PreconditionFailed(
-                f"{self._info.path!r} was replaced while it was read: its etag was {self._info.etag},"
-                f" and is now {block.etag}; read it again"
-            )
-        buffer[: len(block.data)] = block.data
-        self._position += len(block.data)
-        return len(block.data)
+        if not self._block:
+            self._block = memoryview(next(self._blocks, b""))
+        size = min(len(buffer), len(self._block))
+        buffer[:size] = self._block[:size]
+        self._block = self._block[size:]
+        return size
+
+    def close(self) -> None:
+        self._blocks.close()
+        super().close()
 
 
-def open_object(store: _Readable, path: str, *, etag: str | None = None) -> tuple[ObjectInfo, BinaryIO]:
-    """Return the details of an object, and a file that reads it in blocks.
+def open_object(
+    store: ConditionalStore, path: str, *, etag: str | None = None, ramp_up: bool = False
+) -> tuple[ObjectInfo, BinaryIO]:
+    """Return the details of an object, and a file that reads it in blocks. The caller closes the file.
 
+    The first block is read at once, and is the only request for an object of one block; an empty object
+    takes a second one for its details. From a server, up to 8 further blocks are read ahead in threads.
     All blocks are of one version: reading raises `PreconditionFailed` if the object was replaced
-    meanwhile.
+    meanwhile, and `NotFound` if it was removed.
 
     Args:
         store: the store.
         path: the path of the object.
         etag: the expected version; another one raises `PreconditionFailed`.
+        ramp_up: for readers that may stop early: read at most as much ahead as was read before.
 
     Raises:
         NotFound: the object does not exist.
     """
-    info = store.head(path)
-    if etag is not None and not same_etag(info.etag, etag):
-        raise PreconditionFailed(f"{path!r} has etag {info.etag}, not {etag}")
-    return info, io.BufferedReader(_ObjectReader(store, info), buffer_size=BLOCK_SIZE)
+    first = store.get(path, start=0, end=BLOCK_SIZE)
+    if etag is not None and not same_etag(first.etag, etag):
+        raise PreconditionFailed(f"{path!r} has etag {first.etag}, not {etag}")
+    info = ObjectInfo(**{field.name: getattr(first, field.name) for field in fields(ObjectInfo)})
+    blocks = _blocks(store, info, first.data, ramp_up=ramp_up)
+    return info, io.BufferedReader(_BlocksFile(blocks), buffer_size=64 * 1024)
+
+
+def _blocks(
+    store: ConditionalStore, info: ObjectInfo, first: bytes, *, ramp_up: bool
+) -> Generator[bytes]:
+    def read(start: int, end: int) -> bytes:
+        block = store.get(info.path, start=start, end=end)
+        if not same_etag(block.etag, info.etag):
+            raise PreconditionFailed(
+                f"{info.path!r} was replaced while it was read: its etag was {info.etag},"
+                f" and is now {block.etag}; read it again"
+            )
+        return block.data
+
+    is_local = store.object_store.capabilities.enforced
+    ahead = NO_READ_AHEAD if is_local else READ_AHEAD
+    start = len(first)
+    yield first
+    del first
+    yield from ahead.blocks(read, start, info.size, block_size=BLOCK_SIZE, ramp_up=ramp_up)
 
 
 class _CountedReader(io.RawIOBase):

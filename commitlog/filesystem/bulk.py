@@ -28,6 +28,7 @@ from commitlog.transfer import (
     Transfer,
     drop_files,
     link_files,
+    sequential_reader,
 )
 
 __all__ = ["Bulk", "Plan", "check_bytes", "concurrency_of", "plan_call", "plan_renames", "read_slice"]
@@ -267,9 +268,12 @@ def _levels(paths: Iterable[str]) -> Iterator[Iterable[str]]:
 
 
 def read_slice(opened: OpenFile, start: int | None, end: int | None) -> bytes:
-    """Return a slice of an open file. Negative numbers count from the end."""
+    """Return a slice of an open file. Negative numbers count from the end.
+
+    A whole file above 16 MiB is read in blocks, several at a time, and any other slice in one request.
+    """
     first, last, _ = slice(start, end).indices(opened.status.size)
-    return opened.read(first, last) if first < last else b""
+    return sequential_reader(opened).read(first, last) if first < last else b""
 
 
 class _FileProgress(Callback):

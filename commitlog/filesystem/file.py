@@ -33,7 +33,13 @@ from commitlog.errors import (
 )
 from commitlog.filesystem.locations import Info
 from commitlog.namespace import LINK_BATCH_SIZE, Data, Namespace, OpenFile
-from commitlog.transfer import NamespacePath, is_copied_by_store, read_blocks
+from commitlog.transfer import (
+    NamespacePath,
+    SequentialReader,
+    is_copied_by_store,
+    read_blocks,
+    sequential_reader,
+)
 
 __all__ = [
     "NamespaceTransaction",
@@ -44,6 +50,9 @@ __all__ = [
     "wrap",
 ]
 
+#: The caches of fsspec for which a file is not read ahead.
+_NOT_READ_AHEAD = frozenset({"background", "none"})
+
 #: The advice for files that do not fit into one transaction.
 _WITHOUT_TRANSACTION = (
     "Or write them without a transaction to a new directory that has no readers yet, then rename it"
@@ -52,6 +61,10 @@ _WITHOUT_TRANSACTION = (
 
 class ReadFile(AbstractBufferedFile):
     """An open file for reading, in blocks, of the version that was opened. Not thread-safe.
+
+    While a file on a server is read in sequence, its next blocks are read ahead in threads; see
+    `commitlog.transfer.sequential_reader`. With the caches "none" and "background" they are not: the
+    former asks for no more than is read, the latter has threads of its own.
 
     All bytes are of that version, even if the file changes. After the file was replaced, the namespace
     keeps the old content for a limited time; later reads raise `ObjectChanged`. The same holds for a
@@ -75,6 +88,9 @@ class ReadFile(AbstractBufferedFile):
         cache_options: dict[str, Any] | None = None,
     ) -> None:
         self._opened = opened
+        self._reader: SequentialReader | None = None
+        if cache_type not in _NOT_READ_AHEAD:
+            self._reader = sequential_reader(opened)
         super().__init__(
             fs,
             path,
@@ -92,7 +108,13 @@ class ReadFile(AbstractBufferedFile):
         return self._opened.data
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return self._opened.read(start, end)
+        return (self._opened if self._reader is None else self._reader).read(start, end)
+
+    def close(self) -> None:
+        """Close the file. Threads that read ahead end with their requests. Idempotent."""
+        if self._reader is not None:
+            self._reader.close()
+        super().close()
 
     def discard(self) -> None:
         """Close the file."""

@@ -166,7 +166,7 @@ def _print(at: Match) -> None:
         label="reading",
         file=progress_file(hidden=size < BLOCK_SIZE or sys.stdout.isatty() or not sys.stderr.isatty()),
     ) as bar:
-        for block in read_file(at.namespace, at.path):
+        for block in read_file(at.namespace, at.path, ramp_up=True):
             sys.stdout.buffer.write(block)
             bar.update(len(block))
     sys.stdout.buffer.flush()

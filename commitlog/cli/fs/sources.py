@@ -163,14 +163,19 @@ def _namespace_items(top: Match) -> Iterator[SourceItem]:
 
 
 def read_file(
-    namespace: Namespace, path: str, part: Callable[[int], tuple[int, int]] | None = None
+    namespace: Namespace,
+    path: str,
+    part: Callable[[int], tuple[int, int]] | None = None,
+    *,
+    ramp_up: bool = False,
 ) -> Iterator[bytes]:
     """Yield the content of a file. All bytes are of one version, even if the file changes meanwhile.
 
     Args:
         namespace, path: the file.
         part: takes the size and returns the start and end of the bytes to read; by default all.
+        ramp_up: as in `read_blocks`.
     """
     opened = namespace.open(path)
     start, end = (0, opened.data.size) if part is None else part(opened.data.size)
-    yield from read_blocks(opened, start=start, end=end)
+    yield from read_blocks(opened, start=start, end=end, ramp_up=ramp_up)

@@ -204,7 +204,7 @@ def _copy(route: _Route, *, if_absent: bool, if_match: str | None) -> PutResult:
         return copy(source.path, target.path)
     info, body = open_object(route.source_store, source.path)
     size = None if route.several else info.size
-    with with_progress_bar(body, size, "copying") as stream:
+    with body, with_progress_bar(body, size, "copying") as stream:
         return write(store, target.path, stream, if_absent=if_absent, if_match=if_match)
 
 

@@ -50,7 +50,7 @@ def get(
       commitlog get s3://bucket/report.csv report.csv
     """
     if file == "-":
-        _send(connection, url, if_match, sys.stdout.buffer)
+        _send(connection, url, if_match, sys.stdout.buffer, ramp_up=True)
         return
     with atomic_file(file, absent=if_absent) as target:
         info = _send(connection, url, if_match, target)
@@ -70,15 +70,18 @@ def cat(connection: Connection, urls: tuple[str, ...], if_match: str | None) -> 
       commitlog cat s3://bucket/a.txt s3://bucket/b.txt
     """
     for url in urls:
-        _send(connection, url, if_match, sys.stdout.buffer)
+        _send(connection, url, if_match, sys.stdout.buffer, ramp_up=True)
 
 
-def _send(connection: Connection, url: str, etag: str | None, target: BinaryIO) -> ObjectInfo:
+def _send(
+    connection: Connection, url: str, etag: str | None, target: BinaryIO, *, ramp_up: bool = False
+) -> ObjectInfo:
     location = connection.locate(url)
-    info, body = open_object(connection.open(location.store), location.path, etag=etag)
-    with with_progress_bar(body, info.size, "reading") as source:
-        # Small blocks, so that a closed standard output is noticed early.
-        shutil.copyfileobj(source, target, 64 * 1024)
+    store = connection.open(location.store)
+    info, body = open_object(store, location.path, etag=etag, ramp_up=ramp_up)
+    with body, with_progress_bar(body, info.size, "reading") as source:
+        # Less than a block, so that a closed standard output is noticed early.
+        shutil.copyfileobj(source, target, 1024 * 1024)
     target.flush()
     return info
 

@@ -30,6 +30,11 @@ class OpenFile:
         self._content = content
         self._recorder = content.recorder
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each read is a request to a server, so that several at a time take less time."""
+        return not self._content.store.capabilities.enforced
+
     @part_of("open")
     def read(self, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes ``[start, end)``; all of them by default.
