@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages as the proxy reads and forwards them: whole, and byte for byte."""
+"""HTTP/1.1 messages as the proxy reads and forwards them, byte for byte."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from attrs import frozen
 __all__ = ["Message", "Peer"]
 
 _READS = frozenset({"GET", "HEAD"})
+_CHUNK = 262_144
 
 
 @frozen
@@ -114,6 +115,39 @@ class Peer:
         body, ended = self._read_body(headers, otherwise=None)
         return Message(start_line, headers, data + body, last=ended or _is_last(headers))
 
+    def pass_response(self, target: Peer, *, to_head: bool) -> bool:
+        """Send the response to `target` as it arrives; return whether the connection ends with it.
+
+        A response of known size is not held in memory. If it breaks off, this raises, and `target` has a
+        part of it.
+        """
+        head = self._read_head()
+        if head is None:
+            raise ConnectionResetError("the server closed the connection instead of answering")
+        start_line, headers, data = head
+        last = _is_last(headers)
+        if to_head or start_line[1] in ("204", "304"):
+            target.send(data)
+        elif "content-length" in headers and "transfer-encoding" not in headers:
+            left = int(headers["content-length"])
+            body = self._take(min(left, len(self._buffer)))
+            target.send(data + body)
+            self._pass_on(target, left - len(body))
+        else:
+            body, ended = self._read_body(headers, otherwise=None)
+            target.send(data + body)
+            last = last or ended
+        return last
+
+    def _pass_on(self, target: Peer, size: int) -> None:
+        view = memoryview(bytearray(min(size, _CHUNK)))
+        while size:
+            count = self._socket.recv_into(view[: min(size, _CHUNK)])
+            if not count:
+                raise ConnectionResetError("the connection ended in mid message")
+            target._socket.sendall(view[:count])
+            size -= count
+
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""
         self._socket.sendall(data)
@@ -181,7 +215,7 @@ class Peer:
                 raise ConnectionResetError("the connection ended in mid message")
 
     def _fill(self) -> bool:
-        data = self._socket.recv(262_144)
+        data = self._socket.recv(_CHUNK)
         self._buffer += data
         return bool(data)
 

@@ -111,9 +111,14 @@ class _Relay:
 
     def _forward(self, client: Peer, link: _Link, request: Message) -> bool:
         """Forward the request and its response; return whether the connection stays open."""
-        response = self._exchange(link, request)
-        client.send(response.data)
-        return not (response.last or request.last)
+        self._await_double(request)
+        if self._like_ceph:
+            response = self._relay(link, request)
+            client.send(response.data)
+            last = response.last
+        else:
+            last = link.send(request).pass_response(client, to_head=request.method == "HEAD")
+        return not (last or request.last)
 
     def _strike(self, client: Peer, link: _Link, request: Message, fault: Fault) -> bool:
         """Inject the fault; return whether the connection stays open."""
@@ -175,10 +180,13 @@ class _Relay:
             self._count(fault, status)
 
     def _exchange(self, link: _Link, request: Message) -> Message:
+        self._await_double(request)
+        return self._relay(link, request)
+
+    def _await_double(self, request: Message) -> None:
         if request.mutates:
             with self._doubled:
                 self._doubled.wait_for(lambda: request.path not in self._doubling)
-        return self._relay(link, request)
 
     def _relay(self, link: _Link, request: Message) -> Message:
         if not self._like_ceph:
@@ -232,6 +240,10 @@ class _Link:
 
     def exchange(self, request: Message) -> Message:
         """Send the request to its server and return the response."""
+        return self.send(request).read_response(to_head=request.method == "HEAD")
+
+    def send(self, request: Message) -> Peer:
+        """Send the request to its server; return the connection on which the response arrives."""
         service = request.service
         peer = self._peers.pop(service, None)
         if peer is not None and peer.is_stale():
@@ -241,7 +253,7 @@ class _Link:
             peer = Peer(socket.create_connection(self._addresses[service]))
         self._peers[service] = peer
         peer.send(request.data)
-        return peer.read_response(to_head=request.method == "HEAD")
+        return peer
 
     def close(self) -> None:
         while self._peers:

@@ -64,8 +64,14 @@ class _Echo(BaseHTTPRequestHandler):
             if self.path == "/announced-close":
                 self.send_header("Connection", "close")
             self.end_headers()
+            if self.path == "/halves":
+                self.wfile.write(body[: len(body) // 2])
+                assert self.server.gate.wait(20)  # type: ignore[attr-defined]
+                body = body[len(body) // 2 :]
+            if self.path == "/broken":
+                body = body[:-1]
             self.wfile.write(body)
-            self.close_connection = self.path in ("/announced-close", "/silent-close")
+            self.close_connection = self.path in ("/announced-close", "/silent-close", "/broken")
 
     do_POST = do_PUT
 
@@ -152,6 +158,31 @@ def test_bodies_pass_unchanged_in_every_framing(
     """Responses with a length, in chunks, or ended by the end of the connection arrive completely."""
     for body in (b"", b"x", os.urandom(3_000_000)):
         assert _put(connection, path, body) == body
+
+
+def test_a_response_passes_as_it_arrives(
+    echo: _EchoServer, connection: http.client.HTTPConnection
+) -> None:
+    """The client reads the first half before the server sends the second one."""
+    body = os.urandom(1_000_000)
+    echo.gate.clear()
+    try:
+        connection.request("PUT", "/halves", body)
+        response = connection.getresponse()
+        assert response.read(500_000) == body[:500_000]
+    finally:
+        echo.gate.set()
+    assert response.read() == body[500_000:]
+    assert _put(connection) == b"x"
+
+
+def test_a_response_that_breaks_off_breaks_the_connection(
+    connection: http.client.HTTPConnection,
+) -> None:
+    """The client sees a broken connection, and never a shorter body."""
+    connection.request("PUT", "/broken", os.urandom(1_000_000))
+    with pytest.raises((OSError, http.client.HTTPException)):
+        connection.getresponse().read()
 
 
 def test_a_connection_that_the_server_closed_silently_is_not_reused() -> None:
