@@ -11,6 +11,7 @@ no complete answer arrived, and `ConfigurationError` if the server's certificate
 from __future__ import annotations
 
 import base64
+import io
 import os
 import re
 import select
@@ -299,6 +300,29 @@ class _Exchange:
         return response
 
 
+class _Body(io.RawIOBase):
+    """The bytes of a body: those that came with the head, and the rest from the socket."""
+
+    def __init__(self, sock: socket.socket, start: bytes, length: int) -> None:
+        self._sock = sock
+        self._start = memoryview(start)
+        self._left = length
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        target = buffer[: self._left]
+        if self._start:
+            count = min(len(target), len(self._start))
+            target[:count] = self._start[:count]
+            self._start = self._start[count:]
+        else:
+            count = self._sock.recv_into(target) if target else 0
+        self._left -= count
+        return count
+
+
 class _Reader:
     """Reads one response from a socket. ValueError: the bytes are not HTTP."""
 
@@ -362,9 +386,20 @@ class _Reader:
         if len(buffer) >= length:
             self._buffer = buffer[length:]
             return buffer[:length]
-        body = bytearray(min(length, max(_TRUSTED, len(buffer))))
-        body[: len(buffer)] = buffer
         self._buffer = b""
+        if length <= _TRUSTED:
+            # The bytes are allocated once, and received where they stay.
+            body = io.BufferedReader(_Body(self._sock, buffer, length), _BUFFER).read(length)
+            if len(body) < length:
+                raise ConnectionError(
+                    f"the server closed the connection {length - len(body)} bytes early"
+                )
+            return body
+        return self._exactly_large(buffer, length)
+
+    def _exactly_large(self, buffer: bytes, length: int) -> bytes:
+        body = bytearray(max(_TRUSTED, len(buffer)))
+        body[: len(buffer)] = buffer
         done = len(buffer)
         while done < length:
             if done == len(body):  # double the size

@@ -22,7 +22,7 @@ from commitlog.transfer import BLOCK_SIZE
 if TYPE_CHECKING:
     from commitlog.commit import ConditionalStore
 
-__all__ = ["atomic_file", "open_object", "with_progress_bar"]
+__all__ = ["atomic_file", "open_object", "read_object", "with_progress_bar"]
 
 
 class _BlocksFile(io.RawIOBase):
@@ -48,14 +48,14 @@ class _BlocksFile(io.RawIOBase):
         super().close()
 
 
-def open_object(
+def read_object(
     store: ConditionalStore, path: str, *, etag: str | None = None, ramp_up: bool = False
-) -> tuple[ObjectInfo, BinaryIO]:
-    """Return the details of an object, and a file that reads it in blocks. The caller closes the file.
+) -> tuple[ObjectInfo, Generator[bytes]]:
+    """Return the details of an object, and an iterator of its blocks. The caller closes the iterator.
 
     The first block is read at once, and is the only request for an object of one block; an empty object
     takes a second one for its details. From a server, up to 8 further blocks are read ahead in threads.
-    All blocks are of one version: reading raises `PreconditionFailed` if the object was replaced
+    All blocks are of one version: the iterator raises `PreconditionFailed` if the object was replaced
     meanwhile, and `NotFound` if it was removed.
 
     Args:
@@ -71,7 +71,12 @@ def open_object(
     if etag is not None and not same_etag(first.etag, etag):
         raise PreconditionFailed(f"{path!r} has etag {first.etag}, not {etag}")
     info = ObjectInfo(**{field.name: getattr(first, field.name) for field in fields(ObjectInfo)})
-    blocks = _blocks(store, info, first.data, ramp_up=ramp_up)
+    return info, _blocks(store, info, first.data, ramp_up=ramp_up)
+
+
+def open_object(store: ConditionalStore, path: str) -> tuple[ObjectInfo, BinaryIO]:
+    """Do the same, and return a file that reads the blocks. The caller closes the file."""
+    info, blocks = read_object(store, path)
     return info, io.BufferedReader(_BlocksFile(blocks), buffer_size=64 * 1024)
 
 

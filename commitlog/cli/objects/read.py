@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.file_io import atomic_file, open_object, with_progress_bar
+from commitlog.cli.file_io import atomic_file, read_object
 from commitlog.cli.output import (
     human_option,
     json_option,
@@ -20,14 +20,19 @@ from commitlog.cli.output import (
     object_record,
     print_columns,
     print_json,
+    progress_file,
     size_of,
 )
+from commitlog.stores.body import chunks
+from commitlog.transfer import BLOCK_SIZE
 
 if TYPE_CHECKING:
     from commitlog.commit import ConditionalStore
     from commitlog.stores.api import ObjectInfo
 
 __all__ = ["cat", "get", "ls", "stat"]
+
+_WRITE_SIZE = 1024 * 1024
 
 
 @click.command()
@@ -78,10 +83,19 @@ def _send(
 ) -> ObjectInfo:
     location = connection.locate(url)
     store = connection.open(location.store)
-    info, body = open_object(store, location.path, etag=etag, ramp_up=ramp_up)
-    with body, with_progress_bar(body, info.size, "reading") as source:
-        # Less than a block, so that a closed standard output is noticed early.
-        shutil.copyfileobj(source, target, 1024 * 1024)
+    info, blocks = read_object(store, location.path, etag=etag, ramp_up=ramp_up)
+    is_hidden = info.size < BLOCK_SIZE or not sys.stderr.isatty()
+    with (
+        closing(blocks),
+        click.progressbar(
+            length=info.size, label="reading", file=progress_file(hidden=is_hidden)
+        ) as bar,
+    ):
+        for block in blocks:
+            # In parts: a part of which a closed standard output took a beginning is no error yet.
+            for part in chunks(block, _WRITE_SIZE):
+                target.write(part)
+                bar.update(len(part))
     target.flush()
     return info
 

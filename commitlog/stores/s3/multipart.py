@@ -53,12 +53,16 @@ class S3StageWriter(StageWriter):
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append `data`. Raises what the upload of an earlier part raised."""
         self._check_open()
-        view = memoryview(data).cast("B")
-        self._buffer += view
+        view = rest = memoryview(data).cast("B")
         self._size += len(view)
-        while len(self._buffer) > (size := part_size(len(self._parts) + 1, self._part_size)):
-            part, self._buffer = self._buffer[:size], self._buffer[size:]
-            self._begin_part(part)
+        while rest:
+            room = part_size(len(self._parts) + 1, self._part_size) - len(self._buffer)
+            if not room:  # only now: the last part is sent by `finish`
+                self._begin_part(self._buffer)
+                self._buffer = bytearray()
+                continue
+            self._buffer += rest[:room]
+            rest = rest[room:]
         return len(view)
 
     def finish(self) -> Staged:

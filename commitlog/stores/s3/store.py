@@ -136,7 +136,7 @@ class S3Store(ObjectStore):
         backoff: Backoff | None = None,
         part_size: int = PART_SIZE,
         put_limit: int = PUT_LIMIT,
-        parallel_parts: int = 4,
+        parallel_parts: int = 8,
     ) -> None:
         parsed = parse_store_url(url) if isinstance(url, str) else url
         if parsed.scheme != "s3":
