@@ -45,6 +45,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
             "log",
             "namespace",
             "cost",
+            "transfers",
         ],
     ),
 )
@@ -338,3 +339,27 @@ def namespace_report(tmp_path: Path, part: str) -> dict[str, Any]:
     subprocess.run(command, check=True, capture_output=True, env=environment())
     report: dict[str, Any] = json.loads(file.read_text())
     return report
+
+
+def test_ratios_of_transfers_compare_the_same_round() -> None:
+    """A ratio is the median of the ratios of the rounds, of time, requests and memory."""
+    from transfers import ratios_of, works
+
+    rows = [
+        {
+            "work": work.name,
+            "contender": contender,
+            "round": turn,
+            "seconds": seconds * (1 if contender in ("commitlog", "commitlog fsspec") else 2),
+            "requests": 8.0 if contender == "s3fs" else 4.0,
+            "memory": 10.0,
+        }
+        for turn, seconds in enumerate((1.0, 5.0, 3.0))
+        for work in works(["1gib"])
+        for contender in work.contenders
+    ]
+    found = ratios_of(rows, ["1gib"])
+    assert found["get_1gib_over_boto3"] == found["put_1gib_over_boto3"] == 0.5
+    assert found["fsspec_read_1gib_requests_over_s3fs"] == 0.5
+    assert found["put_1gib_memory_over_obstore"] == 1.0
+    assert len(found) == 3 * (2 * 3 + 3)
