@@ -6,10 +6,8 @@ own, before the clock starts.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -40,32 +38,31 @@ class Place:
     metadata: str
 
 
-class Commands:
-    """The commands ``commitlog get`` and ``commitlog put``, in this process."""
+class Commitlog:
+    """The functions behind the commands ``get`` and ``put``, with a store that is open already."""
 
     def __init__(self, place: Place) -> None:
-        from commitlog.cli import main
+        import commitlog
 
-        self._main = main
-        self._place = place
-        os.environ |= {
-            "AWS_ACCESS_KEY_ID": place.access_key_id,
-            "AWS_SECRET_ACCESS_KEY": place.secret_access_key,
-            "COMMITLOG_ENDPOINT_URL": place.endpoint_url,
-            "COMMITLOG_REGION": place.region,
-        }
+        self._store = commitlog.connect(
+            f"s3://{place.bucket}",
+            endpoint_url=place.endpoint_url,
+            region=place.region,
+            access_key_id=place.access_key_id,
+            secret_access_key=place.secret_access_key,
+        )
 
     def get(self, key: str, file: Path) -> None:
         """Download an object."""
-        self._main(["get", self._url(key), str(file)], standalone_mode=False)
+        from commitlog.cli.file_io import atomic_file, save_object
+
+        with atomic_file(str(file), absent=False) as target:
+            save_object(self._store, key, target, started=lambda info: lambda size: None)
 
     def put(self, file: Path, key: str) -> None:
         """Upload a file."""
-        with redirect_stdout(io.StringIO()):  # it prints the etag
-            self._main(["put", str(file), self._url(key)], standalone_mode=False)
-
-    def _url(self, key: str) -> str:
-        return f"s3://{self._place.bucket}/{key}"
+        with open(file, "rb") as source:
+            self._store.put(key, source)
 
 
 class Boto3:
@@ -180,10 +177,10 @@ class Fsspec(_FileSystem):
 
 #: The contenders that transfer objects, and those that are file systems.
 OBJECTS: Mapping[str, Callable[[Place], Any]] = {
-    "commitlog": Commands,
+    "commitlog": Commitlog,
     "boto3": Boto3,
     "obstore": Obstore,
     "s3fs": S3fs,
 }
-FILE_SYSTEMS: Mapping[str, Callable[[Place], Any]] = {"commitlog fsspec": Fsspec, "s3fs": S3fs}
+FILE_SYSTEMS: Mapping[str, Callable[[Place], Any]] = {"fsspec": Fsspec, "s3fs": S3fs}
 CONTENDERS = {**OBJECTS, **FILE_SYSTEMS}

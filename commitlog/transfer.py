@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain, islice
@@ -226,12 +226,12 @@ def read_blocks(
     start: int = 0,
     end: int | None = None,
     ramp_up: bool = False,
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """Yield the bytes ``[start, end)`` of a file in blocks of `block_size` bytes.
 
     All bytes are of one version, even if the file changes meanwhile. From a server, up to 8 blocks are
-    read ahead in threads, which end with the iterator: see `commitlog._util.read_ahead.ReadAhead`. The
-    limit is for all files that this process reads.
+    read ahead in threads, which end with the generator: close it if it may not be read to its end. The
+    limit is for all files that this process reads; see `commitlog._util.read_ahead.ReadAhead`.
 
     Args:
         source: the file.
@@ -338,8 +338,8 @@ class ContentWriter:
             with _begin(target, overwrite=overwrite, parents=parents) as writer:
                 advance(writer.copy(source))
                 return writer.finish()
-        blocks = read_blocks(source, self._block_size)
-        return self.write(target, blocks, advance, overwrite=overwrite, parents=parents, check=check)
+        with contextlib.closing(read_blocks(source, self._block_size)) as blocks:
+            return self.write(target, blocks, advance, overwrite=overwrite, parents=parents, check=check)
 
 
 def _begin(target: NamespacePath, *, overwrite: bool, parents: bool) -> FileWriter:

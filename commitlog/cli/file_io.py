@@ -7,22 +7,22 @@ import io
 import os
 import secrets
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 from attrs import fields
 
-from commitlog._util.read_ahead import NO_READ_AHEAD, READ_AHEAD
+from commitlog._util.read_ahead import NO_READ_AHEAD, READ_AHEAD, ReadAhead, ReadRange
 from commitlog.errors import AlreadyExists, CommitError, PreconditionFailed
 from commitlog.stores.api import ObjectInfo, same_etag
-from commitlog.transfer import BLOCK_SIZE
+from commitlog.transfer import BLOCK_SIZE, Advance
 
 if TYPE_CHECKING:
     from commitlog.commit import ConditionalStore
 
-__all__ = ["atomic_file", "open_object", "read_object", "with_progress_bar"]
+__all__ = ["atomic_file", "open_object", "read_object", "save_object", "with_progress_bar"]
 
 
 class _BlocksFile(io.RawIOBase):
@@ -49,29 +49,36 @@ class _BlocksFile(io.RawIOBase):
 
 
 def read_object(
-    store: ConditionalStore, path: str, *, etag: str | None = None, ramp_up: bool = False
+    store: ConditionalStore, path: str, *, etag: str | None = None
 ) -> tuple[ObjectInfo, Generator[bytes]]:
     """Return the details of an object, and an iterator of its blocks. The caller closes the iterator.
 
     The first block is read at once, and is the only request for an object of one block; an empty object
-    takes a second one for its details. From a server, up to 8 further blocks are read ahead in threads.
-    All blocks are of one version: the iterator raises `PreconditionFailed` if the object was replaced
-    meanwhile, and `NotFound` if it was removed.
+    takes a second one for its details. From a server, up to 8 further blocks are read ahead in threads,
+    but no more than were read before, for readers that stop early. All blocks are of one version: the
+    iterator raises `PreconditionFailed` if the object was replaced meanwhile, and `NotFound` if it was
+    removed.
 
     Args:
         store: the store.
         path: the path of the object.
         etag: the expected version; another one raises `PreconditionFailed`.
-        ramp_up: for readers that may stop early: read at most as much ahead as was read before.
 
     Raises:
         NotFound: the object does not exist.
     """
-    first = store.get(path, start=0, end=BLOCK_SIZE)
-    if etag is not None and not same_etag(first.etag, etag):
-        raise PreconditionFailed(f"{path!r} has etag {first.etag}, not {etag}")
-    info = ObjectInfo(**{field.name: getattr(first, field.name) for field in fields(ObjectInfo)})
-    return info, _blocks(store, info, first.data, ramp_up=ramp_up)
+    info, first = _first_block(store, path, etag)
+
+    def blocks() -> Generator[bytes]:
+        nonlocal first
+        start = len(first)
+        yield first
+        first = b""
+        yield from _ahead(store).blocks(
+            _reader(store, info), start, info.size, block_size=BLOCK_SIZE, ramp_up=True
+        )
+
+    return info, blocks()
 
 
 def open_object(store: ConditionalStore, path: str) -> tuple[ObjectInfo, BinaryIO]:
@@ -80,9 +87,51 @@ def open_object(store: ConditionalStore, path: str) -> tuple[ObjectInfo, BinaryI
     return info, io.BufferedReader(_BlocksFile(blocks), buffer_size=64 * 1024)
 
 
-def _blocks(
-    store: ConditionalStore, info: ObjectInfo, first: bytes, *, ramp_up: bool
-) -> Generator[bytes]:
+def save_object(
+    store: ConditionalStore,
+    path: str,
+    target: BinaryIO,
+    *,
+    etag: str | None = None,
+    started: Callable[[ObjectInfo], Advance],
+) -> ObjectInfo:
+    """Write an object to a new local file, and return its details.
+
+    It sends the requests of `read_object`, with 8 under way from the start. Threads write each block to
+    its place in the file when it has arrived.
+
+    Args:
+        store, path, etag: as in `read_object`.
+        target: the empty file.
+        started: called with the details; returns the function that is called with the number of bytes
+            after each block.
+
+    Raises the errors of `read_object` and of its iterator. The file then has some of the blocks.
+    """
+    info, first = _first_block(store, path, etag)
+    advance = started(info)
+    read, descriptor, start = _reader(store, info), target.fileno(), len(first)
+
+    def save(start: int, end: int) -> int:
+        return _write_at(descriptor, read(start, end), start)
+
+    advance(_write_at(descriptor, first, 0))
+    del first
+    with closing(_ahead(store).blocks(save, start, info.size, block_size=BLOCK_SIZE)) as saved:
+        for size in saved:
+            advance(size)
+    return info
+
+
+def _first_block(store: ConditionalStore, path: str, etag: str | None) -> tuple[ObjectInfo, bytes]:
+    first = store.get(path, start=0, end=BLOCK_SIZE)
+    if etag is not None and not same_etag(first.etag, etag):
+        raise PreconditionFailed(f"{path!r} has etag {first.etag}, not {etag}")
+    info = ObjectInfo(**{field.name: getattr(first, field.name) for field in fields(ObjectInfo)})
+    return info, first.data
+
+
+def _reader(store: ConditionalStore, info: ObjectInfo) -> ReadRange:
     def read(start: int, end: int) -> bytes:
         block = store.get(info.path, start=start, end=end)
         if not same_etag(block.etag, info.etag):
@@ -92,12 +141,19 @@ def _blocks(
             )
         return block.data
 
-    is_local = store.object_store.capabilities.enforced
-    ahead = NO_READ_AHEAD if is_local else READ_AHEAD
-    start = len(first)
-    yield first
-    del first
-    yield from ahead.blocks(read, start, info.size, block_size=BLOCK_SIZE, ramp_up=ramp_up)
+    return read
+
+
+def _ahead(store: ConditionalStore) -> ReadAhead:
+    return NO_READ_AHEAD if store.object_store.capabilities.enforced else READ_AHEAD
+
+
+def _write_at(descriptor: int, data: bytes, position: int) -> int:
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(descriptor, rest, position)
+        rest, position = rest[written:], position + written
+    return len(data)
 
 
 class _CountedReader(io.RawIOBase):

@@ -174,8 +174,9 @@ class WriteFile(AbstractBufferedFile):
         if namespace is self.target.namespace and is_copied_by_store(source):
             self.loc += self._writer.copy(source)
             return
-        for block in read_blocks(source, self.fs.blocksize):
-            self.write(block)
+        with contextlib.closing(read_blocks(source, self.fs.blocksize)) as blocks:
+            for block in blocks:
+                self.write(block)
 
     def flush(self, force: bool = False) -> None:
         """Do nothing, because the file appears only as a whole."""

@@ -449,8 +449,11 @@ class CommitlogFileSystem(AbstractFileSystem):
             os.makedirs(lpath, exist_ok=True)
             return
         callback.set_size(opened.status.size)
-        with new_local_file(lpath) if outfile is None else nullcontext(outfile) as target:
-            for block in read_blocks(opened, self.blocksize):
+        with (
+            new_local_file(lpath) if outfile is None else nullcontext(outfile) as target,
+            contextlib.closing(read_blocks(opened, self.blocksize)) as blocks,
+        ):
+            for block in blocks:
                 target.write(block)
                 callback.relative_update(len(block))
 

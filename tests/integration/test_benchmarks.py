@@ -350,7 +350,7 @@ def test_ratios_of_transfers_compare_the_same_round() -> None:
             "work": work.name,
             "contender": contender,
             "round": turn,
-            "seconds": seconds * (1 if contender in ("commitlog", "commitlog fsspec") else 2),
+            "seconds": seconds * (1 if contender in ("commitlog", "fsspec") else 2),
             "requests": 8.0 if contender == "s3fs" else 4.0,
             "memory": 10.0,
         }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, nullcontext
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -103,8 +103,9 @@ def _write_parts(
         with failures.collect(url):
             for each in matches(connection, url):
                 with failures.collect(each.url):
-                    for block in read_file(each.namespace, _file(each).path, part):
-                        sys.stdout.buffer.write(block)
+                    with closing(read_file(each.namespace, _file(each).path, part)) as blocks:
+                        for block in blocks:
+                            sys.stdout.buffer.write(block)
                     sys.stdout.buffer.flush()
     failures.exit()
 
@@ -146,8 +147,9 @@ def getmerge(
             for status in files:
                 if status.is_directory or (skip_empty and not status.size):
                     continue
-                for block in read_file(each.namespace, status.path):
-                    target.write(block)
+                with closing(read_file(each.namespace, status.path)) as blocks:
+                    for block in blocks:
+                        target.write(block)
                 if newline:
                     target.write(b"\n")
         target.flush()
@@ -161,12 +163,17 @@ def _file(at: Match) -> Match:
 
 def _print(at: Match) -> None:
     size = _file(at).matched.size
-    with click.progressbar(
-        length=size,
-        label="reading",
-        file=progress_file(hidden=size < BLOCK_SIZE or sys.stdout.isatty() or not sys.stderr.isatty()),
-    ) as bar:
-        for block in read_file(at.namespace, at.path, ramp_up=True):
+    with (
+        click.progressbar(
+            length=size,
+            label="reading",
+            file=progress_file(
+                hidden=size < BLOCK_SIZE or sys.stdout.isatty() or not sys.stderr.isatty()
+            ),
+        ) as bar,
+        closing(read_file(at.namespace, at.path, ramp_up=True)) as blocks,
+    ):
+        for block in blocks:
             sys.stdout.buffer.write(block)
             bar.update(len(block))
     sys.stdout.buffer.flush()
@@ -303,12 +310,12 @@ def _jobs(
 
 
 def _save(
-    url: str, file: str, blocks: Callable[[], Iterator[bytes]], force: bool, advance: Advance
+    url: str, file: str, open_blocks: Callable[[], Generator[bytes]], force: bool, advance: Advance
 ) -> tuple[str, str]:
     if not force and os.path.lexists(file):
         raise AlreadyExists(f"{file!r} already exists; --force replaces it")
-    with atomic_file(file, absent=not force) as target:
-        for block in blocks():
+    with atomic_file(file, absent=not force) as target, closing(open_blocks()) as blocks:
+        for block in blocks:
             target.write(block)
             advance(len(block))
     return url, file

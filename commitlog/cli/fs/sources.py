@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,13 +32,14 @@ class SourceItem:
     Attributes:
         path: the path relative to the top of the source; "" for the top itself.
         name: the name in messages.
-        blocks: opens the file and yields its content; None for a directory.
+        blocks: opens the file and yields its content; None for a directory. The caller closes the
+            generator.
         origin: the path in a namespace; None for a local file.
     """
 
     path: str
     name: str
-    blocks: Callable[[], Iterator[bytes]] | None = None
+    blocks: Callable[[], Generator[bytes]] | None = None
     origin: NamespacePath | None = None
 
 
@@ -67,7 +68,7 @@ class Source:
 def standard_input() -> Source:
     """Return standard input as a source of one file."""
 
-    def blocks() -> Iterator[bytes]:
+    def blocks() -> Generator[bytes]:
         if sys.stdin is None:
             raise OSError(errno.EBADF, "standard input is closed")
         while block := sys.stdin.buffer.read(_LOCAL_BLOCK_SIZE):
@@ -118,7 +119,7 @@ def _local_items(top: str, failures: FailureCollector) -> Iterator[SourceItem]:
             failures.add(file, OSError(errno.EINVAL, reason, file))
 
 
-def _local_blocks(path: str) -> Iterator[bytes]:
+def _local_blocks(path: str) -> Generator[bytes]:
     with open(path, "rb", buffering=0) as file:
         while block := file.read(_LOCAL_BLOCK_SIZE):
             yield block
@@ -168,7 +169,7 @@ def read_file(
     part: Callable[[int], tuple[int, int]] | None = None,
     *,
     ramp_up: bool = False,
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """Yield the content of a file. All bytes are of one version, even if the file changes meanwhile.
 
     Args:

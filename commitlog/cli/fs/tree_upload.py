@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -152,9 +153,8 @@ def _write(
             target, source, origin, advance, overwrite=overwrite, parents=parents, check=check
         )
     assert item.blocks is not None
-    return writer.write(
-        target, item.blocks(), advance, overwrite=overwrite, parents=parents, check=check
-    )
+    with closing(item.blocks()) as blocks:
+        return writer.write(target, blocks, advance, overwrite=overwrite, parents=parents, check=check)
 
 
 class _NewDirectory:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
-from contextlib import closing
-from typing import TYPE_CHECKING, BinaryIO
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
 
 import click
 
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.file_io import atomic_file, read_object
+from commitlog.cli.file_io import atomic_file, read_object, save_object
 from commitlog.cli.output import (
     human_option,
     json_option,
@@ -24,7 +24,7 @@ from commitlog.cli.output import (
     size_of,
 )
 from commitlog.stores.body import chunks
-from commitlog.transfer import BLOCK_SIZE
+from commitlog.transfer import BLOCK_SIZE, Advance
 
 if TYPE_CHECKING:
     from commitlog.commit import ConditionalStore
@@ -54,13 +54,20 @@ def get(
     Example:
       commitlog get s3://bucket/report.csv report.csv
     """
+    location = connection.locate(url)
+    store = connection.open(location.store)
     if file == "-":
-        _send(connection, url, if_match, sys.stdout.buffer, ramp_up=True)
+        _print(store, location.path, if_match)
         return
-    with atomic_file(file, absent=if_absent) as target:
-        info = _send(connection, url, if_match, target)
+    with ExitStack() as stack:
+        target = stack.enter_context(atomic_file(file, absent=if_absent))
+
+        def started(info: ObjectInfo) -> Advance:
+            return stack.enter_context(_progress_bar(info.size)).update
+
+        info = save_object(store, location.path, target, etag=if_match, started=started)
     if json:
-        print_json({**object_record(connection.locate(url), info), "file": file})
+        print_json({**object_record(location, info), "file": file})
 
 
 @click.command()
@@ -75,29 +82,24 @@ def cat(connection: Connection, urls: tuple[str, ...], if_match: str | None) -> 
       commitlog cat s3://bucket/a.txt s3://bucket/b.txt
     """
     for url in urls:
-        _send(connection, url, if_match, sys.stdout.buffer, ramp_up=True)
+        location = connection.locate(url)
+        _print(connection.open(location.store), location.path, if_match)
 
 
-def _send(
-    connection: Connection, url: str, etag: str | None, target: BinaryIO, *, ramp_up: bool = False
-) -> ObjectInfo:
-    location = connection.locate(url)
-    store = connection.open(location.store)
-    info, blocks = read_object(store, location.path, etag=etag, ramp_up=ramp_up)
-    is_hidden = info.size < BLOCK_SIZE or not sys.stderr.isatty()
-    with (
-        closing(blocks),
-        click.progressbar(
-            length=info.size, label="reading", file=progress_file(hidden=is_hidden)
-        ) as bar,
-    ):
+def _print(store: ConditionalStore, path: str, etag: str | None) -> None:
+    info, blocks = read_object(store, path, etag=etag)
+    with closing(blocks), _progress_bar(info.size) as bar:
         for block in blocks:
             # In parts: a part of which a closed standard output took a beginning is no error yet.
             for part in chunks(block, _WRITE_SIZE):
-                target.write(part)
+                sys.stdout.buffer.write(part)
                 bar.update(len(part))
-    target.flush()
-    return info
+    sys.stdout.buffer.flush()
+
+
+def _progress_bar(size: int) -> click._termui_impl.ProgressBar[int]:
+    is_hidden = size < BLOCK_SIZE or not sys.stderr.isatty()
+    return click.progressbar(length=size, label="reading", file=progress_file(hidden=is_hidden))
 
 
 @click.command()

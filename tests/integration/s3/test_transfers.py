@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import commitlog
 from commitlog import transfer
 from commitlog._util.read_ahead import NO_READ_AHEAD
 from commitlog.cli import main
-from commitlog.cli.file_io import read_object
+from commitlog.cli.file_io import read_object, save_object
 from commitlog.commit import ConditionalStore
 from commitlog.errors import ObjectChanged, PreconditionFailed
 from commitlog.filesystem import CommitlogFileSystem
@@ -65,7 +66,8 @@ def store(ministack: Ministack, proxy: Proxy, bucket: str) -> Iterator[Condition
 def namespace(ministack: Ministack, proxy: Proxy, bucket: str, tmp_path: Path) -> Iterator[Namespace]:
     """A namespace with its content in the bucket."""
     url = f"s3://{bucket}/n?endpoint_url={proxy.endpoint_url}&region={ministack.region}"
-    with commitlog.create_namespace("n", store=url, metadata=f"sqlite://{tmp_path}/m.db") as found:
+    metadata = f"sqlite://{tmp_path}/m.db"
+    with commitlog.create_namespace("n", store=url, metadata=metadata, log=False) as found:
         yield found
 
 
@@ -89,6 +91,12 @@ def methods(proxy: Proxy, call: Callable[[], object]) -> Counter[str]:
     proxy.requests()
     call()
     return Counter(each.partition(" ")[0] for each in proxy.requests())
+
+
+def running() -> list[str]:
+    """Return the names of the threads that read ahead."""
+    names = [each.name for each in threading.enumerate()]
+    return [name for name in names if name.startswith("commitlog-read-ahead")]
 
 
 def threads_ended() -> bool:
@@ -139,6 +147,28 @@ def test_the_requests_of_put(
     expected = Counter(POST=1, PUT=parts, PUBLISH=1) if parts else Counter(PUT=1)
     assert methods(proxy, lambda: run("put", str(file), f"s3://{bucket}/a")) == expected
     assert store.get("a").data == BODY[:size]
+
+
+@pytest.mark.parametrize("size", [0, BLOCK_SIZE, BLOCK_SIZE + 1, len(BODY)])
+def test_the_requests_of_a_conditional_put(store: ConditionalStore, proxy: Proxy, size: int) -> None:
+    """Above 8 MiB, the condition is on the last request of an upload."""
+    for number in range(2):  # the first call also probes the store
+        parts = Counter(HEAD=1, POST=1, PUT=-(-size // BLOCK_SIZE), PUBLISH=1)
+        sent = methods(proxy, partial(store.put_if_absent, f"{number}", BODY[:size]))
+    assert sent == (parts if size > BLOCK_SIZE else Counter(PUT=1))
+    assert store.get("1").data == BODY[:size]
+
+
+@pytest.mark.parametrize(("size", "parts"), [(0, 0), (BLOCK_SIZE, 0), (len(BODY), 4)])
+def test_the_requests_of_a_put_to_a_namespace(
+    namespace: Namespace, proxy: Proxy, tmp_path: Path, size: int, parts: int
+) -> None:
+    """Files above 8 MiB are sent in parts."""
+    (tmp_path / "a").write_bytes(BODY[:size])
+    words = ("fs", "put", f"--metadata=sqlite://{tmp_path}/m.db", f"{tmp_path}/a", "commitlog://n/a")
+    sent = methods(proxy, lambda: run(*words))
+    assert sent == (Counter(POST=1, PUT=parts, PUBLISH=1) if parts else Counter(PUT=1))
+    assert namespace.read("a") == BODY[:size]
 
 
 @pytest.mark.parametrize(("size", "gets"), [(0, 0), (1, 1), (BLOCK_SIZE, 1), (len(BODY), 4)])
@@ -257,14 +287,25 @@ def test_a_file_whose_object_changes_is_never_mixed(namespace: Namespace) -> Non
 
 
 def test_a_closed_iterator_leaves_no_thread(store: ConditionalStore) -> None:
-    """Not after an error of the caller either."""
+    """The reader has taken two blocks of four."""
     store.put("a", BODY)
-    for ramp_up in (False, True):
-        _, blocks = read_object(store, "a", ramp_up=ramp_up)
-        next(blocks), next(blocks)
-        blocks.close()
-        running = [each.name for each in threading.enumerate()]
-        assert not any(name.startswith("commitlog-read-ahead") for name in running)
+    _, blocks = read_object(store, "a")
+    next(blocks), next(blocks)
+    blocks.close()
+    assert not running()
+
+
+def test_a_download_that_fails_leaves_no_thread(store: ConditionalStore, tmp_path: Path) -> None:
+    """The first error ends it, here one of the local disk."""
+    store.put("a", BODY)
+    (tmp_path / "a").touch()
+    with open(tmp_path / "a", "rb") as read_only, pytest.raises(OSError):
+        save_object(store, "a", read_only, started=lambda info: lambda size: None)
+    assert not running()
+    numbers = iter([1, 0])
+    with open(tmp_path / "b", "wb") as target, pytest.raises(ZeroDivisionError):
+        save_object(store, "a", target, started=lambda info: lambda size: 1 // next(numbers))
+    assert not running()
 
 
 def test_a_closed_file_leaves_no_thread(namespace: Namespace, system: CommitlogFileSystem) -> None:
