@@ -17,6 +17,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Generic, TypeAlias, TypeVar
 
+from commitlog._util.tracing import carried
+
 __all__ = [
     "BLOCKS_AHEAD",
     "NO_READ_AHEAD",
@@ -170,7 +172,7 @@ class _Blocks(Generic[T]):
             try:
                 if self._executor is None:
                     self._executor = ThreadPoolExecutor(self._limit, "commitlog-read-ahead")
-                future = self._executor.submit(self._read, self._position, self._block_end())
+                future = self._executor.submit(carried(self._read), self._position, self._block_end())
             except RuntimeError:  # no thread can start, as at the end of the interpreter
                 self._ahead.release()
                 self._limit = self._window = 0

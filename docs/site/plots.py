@@ -147,12 +147,21 @@ def _bars_by_column(
     return draw
 
 
-def _bars_by_row(columns: Sequence[str], unit: str, ours: tuple[str, ...]) -> Callable[[Table], Figure]:
-    """Return a function that draws a panel for each row, with a bar for each column."""
+def _bars_by_row(
+    columns: Sequence[str], unit: str, ours: tuple[str, ...], *, rows: str = ""
+) -> Callable[[Table], Figure]:
+    """Return a function that draws a panel for each row, with a bar for each column.
+
+    Args:
+        columns, unit, ours: as in `_bars`.
+        rows: only rows whose name ends in this.
+    """
 
     def draw(table: Table) -> Figure:
         panels = {}
         for row in table.rows:
+            if not _label(row[0]).endswith(rows):
+                continue
             found = [(_label(column), number(row[table.column(column)])) for column in columns]
             panels[_label(row[0])] = [(name, value) for name, value in found if value is not None]
         return _bars(panels, unit, ours)
@@ -317,6 +326,20 @@ PLOTS = (
             "entries, states",
             "seconds",
             ("verify", "restore", "reduce"),
+        ),
+    ),
+    Plot(
+        suite="transfers",
+        page=_BENCHMARKS,
+        table="transfer",
+        nearby="s3fs",
+        name="transfers",
+        caption="Seconds of a transfer of 1 GiB",
+        draw=_bars_by_row(
+            ("`commitlog`, `fsspec`", "`boto3`", "`obstore`", "`s3fs`"),
+            "seconds",
+            ("commitlog",),
+            rows="1 GiB",
         ),
     ),
     Plot(
