@@ -193,7 +193,8 @@ class SequentialReader:
 
     A range is one request, until two ranges in a row have begun where the one before ended. From then on
     the file is read in blocks, and at most as much is read ahead as was read in sequence before. A range
-    elsewhere drops the blocks. So a reader that seeks, such as one of Parquet, costs what it asks for.
+    elsewhere drops the blocks. So a reader that seeks, such as one of Parquet, reads at most as much in
+    vain as it has read in sequence.
 
     A file that is read whole in one call, and a range of more than two blocks, are no sequences: the
     former is read in blocks, several at a time, and the latter is one request.

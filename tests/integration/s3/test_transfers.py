@@ -210,10 +210,10 @@ def test_the_requests_of_the_file_system(
     assert threads_ended()
 
 
-def test_reading_columns_of_parquet_costs_no_more_requests(
+def test_reading_columns_of_parquet_costs_at_most_twice_the_requests(
     namespace: Namespace, system: CommitlogFileSystem, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers of Parquet seek, so nothing is read ahead for them."""
+    """Readers of Parquet seek. What was read ahead then was no more than what was read in sequence."""
     sink = io.BytesIO()
     numbers = {f"c{n}": pa.array(os.urandom(2_000_000)) for n in range(4)}
     table = pa.table({name: column.cast(pa.int64()) for name, column in numbers.items()})
@@ -230,7 +230,8 @@ def test_reading_columns_of_parquet_costs_no_more_requests(
 
     with_it = read("c1"), read("c0", "c2")
     monkeypatch.setattr(transfer, "READ_AHEAD", NO_READ_AHEAD)
-    assert with_it == (read("c1"), read("c0", "c2"))
+    for found, without in zip(with_it, (read("c1"), read("c0", "c2")), strict=True):
+        assert found.keys() == {"GET"} and 0 < found["GET"] <= 2 * without["GET"]
 
 
 # -- versions ------------------------------------------------------------------------------------------
