@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from commitlog._util.tracing import carried
 
@@ -27,8 +27,6 @@ __all__ = [
     "ReadRange",
     "SequentialReader",
 ]
-
-T = TypeVar("T")
 
 #: Returns the bytes ``[start, end)`` of a file. Thread-safe.
 ReadRange: TypeAlias = Callable[[int, int], bytes]
@@ -58,13 +56,13 @@ class ReadAhead:
 
     def blocks(
         self,
-        read: Callable[[int, int], T],
+        read: ReadRange,
         start: int,
         end: int,
         *,
         block_size: int,
         ramp_up: bool = False,
-    ) -> Generator[T]:
+    ) -> Generator[bytes]:
         """Yield the bytes ``[start, end)`` in blocks of `block_size` bytes, in order.
 
         A single block is read in the caller's thread. For more, there are up to `limit` threads. They
@@ -72,8 +70,7 @@ class ReadAhead:
         that have not begun then are not read, and those under way are awaited.
 
         Args:
-            read: reads a block. If it also stores the block, and returns something else, the results
-                are yielded in order, although the blocks are stored in any order.
+            read: reads a block.
             start, end: offsets in bytes.
             block_size: bytes of a block; the last one may be shorter.
             ramp_up: whether to read at most as much ahead as was read before. It is for readers that may
@@ -113,13 +110,13 @@ READ_AHEAD = ReadAhead(BLOCKS_AHEAD)
 NO_READ_AHEAD = ReadAhead(0)
 
 
-class _Blocks(Generic[T]):
+class _Blocks:
     """The blocks of one range, taken in order. Not thread-safe."""
 
     def __init__(
         self,
         ahead: ReadAhead,
-        read: Callable[[int, int], T],
+        read: ReadRange,
         start: int,
         end: int,
         block_size: int,
@@ -132,10 +129,10 @@ class _Blocks(Generic[T]):
         self._block_size = block_size
         self._window = window
         self._limit = ahead.limit
-        self._begun: deque[Future[T]] = deque()
+        self._begun: deque[Future[bytes]] = deque()
         self._executor: ThreadPoolExecutor | None = None
 
-    def take(self) -> T | None:
+    def take(self) -> bytes | None:
         """Return the next block, and begin the following ones; None at the end."""
         if not self._begun and self._position + self._block_size < self._end:
             self._begin()
@@ -215,7 +212,7 @@ class SequentialReader:
         self._ahead = ahead
         self._position = 0
         self._in_sequence = 0
-        self._blocks: _Blocks[bytes] | None = None
+        self._blocks: _Blocks | None = None
         self._rest = memoryview(b"")
         self._pid = os.getpid()
 
@@ -250,7 +247,7 @@ class SequentialReader:
             # Not waiting: a finalizer may call this, in any thread.
             blocks.close(wait=False)
 
-    def _taken(self, blocks: _Blocks[bytes], size: int) -> bytes:
+    def _taken(self, blocks: _Blocks, size: int) -> bytes:
         parts = [self._rest[:size]]
         self._rest = self._rest[size:]
         missing = size - len(parts[0])
