@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.browser import require
+from support.environments import require
 from support.project import ROOT
 
 if TYPE_CHECKING:

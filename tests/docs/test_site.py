@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.browser import DESKTOP, PHONE, chromium, require, served, visiting
+from support.browser import DESKTOP, PHONE, chromium, served, visiting
+from support.environments import require
 from support.project import ROOT
 from support.source import MODULES
 

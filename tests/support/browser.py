@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -12,14 +11,15 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest import SkipTest
 
 from attrs import define, field
+
+from support.environments import require
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
-__all__ = ["DESKTOP", "PHONE", "Visit", "chromium", "require", "served", "visiting"]
+__all__ = ["DESKTOP", "PHONE", "Visit", "chromium", "served", "visiting"]
 
 #: Width and height of a window, in CSS pixels.
 DESKTOP = (1280, 800)
@@ -30,13 +30,6 @@ _ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-
-
-def require(reason: str, fulfilled: bool) -> None:
-    """Skip the test for a reason unless a requirement is fulfilled; with ``CI`` set, fail."""
-    if not fulfilled:
-        assert not os.environ.get("CI"), reason
-        raise SkipTest(reason)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,14 @@ from unittest import SkipTest
 
 from support.project import ROOT, TESTS
 
-__all__ = ["run_process", "run_with", "set_up", "set_up_python"]
+__all__ = ["require", "run_process", "run_with", "set_up", "set_up_python"]
+
+
+def require(reason: str, fulfilled: bool) -> None:
+    """Skip the test for a reason unless a requirement is fulfilled; with ``CI`` set, fail."""
+    if not fulfilled:
+        assert not os.environ.get("CI"), reason
+        raise SkipTest(reason)
 
 
 def set_up(name: str, command: str = "./run test --all") -> Path:
@@ -21,10 +28,7 @@ def set_up(name: str, command: str = "./run test --all") -> Path:
     Raises `SkipTest` if it is missing, which benchmarks may catch, or `AssertionError` with ``CI`` set.
     """
     path = ROOT / ".venv" / name
-    if not path.exists():
-        reason = f"there is no {path}, which {command} sets up"
-        assert not os.environ.get("CI"), reason
-        raise SkipTest(reason)
+    require(f"there is no {path}, which {command} sets up", path.exists())
     return path
 
 
