@@ -108,7 +108,7 @@ class Tree:
             names = tuple(entry.name for entry in known.found[1:])
             found |= {names[:at]: entry for at, entry in enumerate(known.found)}
         root = found[()]
-        absent: frozenset[tuple[str, ...]] = frozenset()
+        absent: tuple[str, ...] | None = None
         if len(paths) == 1:
             [path] = paths
             absent = self._look_ahead(path, found)
@@ -117,7 +117,7 @@ class Tree:
             level = [
                 names
                 for names in wanted
-                if names not in found and names not in absent and _is_directory(found.get(names[:-1]))
+                if names not in found and names != absent and _is_directory(found.get(names[:-1]))
             ]
             read = self._find_all(level, found, executor)
             if length == 1 and len(read) < len(level):
@@ -133,11 +133,11 @@ class Tree:
 
     def _look_ahead(
         self, names: tuple[str, ...], found: dict[tuple[str, ...], Entry]
-    ) -> frozenset[tuple[str, ...]]:
+    ) -> tuple[str, ...] | None:
         """Read at once the names on a path that follow those in `found`, as far as they are known.
 
-        Adds the entries below unchanged directories to `found`. Returns the path of a name that is not
-        in such a directory.
+        Adds the entries in unchanged directories to `found`. Returns the path of a name that such a
+        directory does not have, or None.
         """
         at = next((at for at in range(1, 1 + len(names)) if names[:at] not in found), 1 + len(names))
         above: Entry | None = found.get(names[: at - 1])
@@ -159,17 +159,17 @@ class Tree:
             sent.append(self.table.begin_get(key))
             above = known
         answers = [_answer(pending) for pending in sent]  # all, so that none is left under way
-        for path, known, answer in zip(_prefixes(names, at), expected, answers, strict=False):
+        for length, (known, answer) in enumerate(zip(expected, answers, strict=True), at):
             if isinstance(answer, CommitError):
                 break
             if answer is None:
-                # A directory may be in another shard by now.
-                return frozenset({path}) if known is None and len(shards) == 1 else frozenset()
-            found[path] = entry = Entry.from_item(answer)
+                # A known directory may have moved to another shard.
+                return names[:length] if known is None and len(shards) == 1 else None
+            found[names[:length]] = entry = Entry.from_item(answer)
             if entry != known:
-                self._remember(found[path[:-1]], entry)
+                self._remember(found[names[: length - 1]], entry)
                 break
-        return frozenset()
+        return None
 
     def _remember(self, directory: Entry, entry: Entry) -> None:
         if not entry.is_directory or not entry.is_stored or directory.binding is not None:
@@ -271,10 +271,6 @@ def _answer(pending: InFlight[Item | None]) -> Item | CommitError | None:
 
 def _is_directory(entry: Entry | None) -> bool:
     return entry is not None and entry.is_directory
-
-
-def _prefixes(names: tuple[str, ...], shortest: int) -> Iterator[tuple[str, ...]]:
-    return (names[:length] for length in range(shortest, 1 + len(names)))
 
 
 def _walk(names: tuple[str, ...], found: dict[tuple[str, ...], Entry]) -> Walk:
