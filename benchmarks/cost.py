@@ -91,7 +91,7 @@ _PRICED: Mapping[str, Usage] = {
 
 _Say = Callable[[str], None]
 
-#: The committers of Spark, and what is used from Python.
+#: The committers of Spark, and the contenders that are used from Python.
 _PARTS = ("spark", "others")
 
 

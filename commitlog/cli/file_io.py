@@ -82,7 +82,10 @@ def read_object(
 
 
 def open_object(store: ConditionalStore, path: str) -> tuple[ObjectInfo, BinaryIO]:
-    """Do the same, and return a file that reads the blocks. The caller closes the file."""
+    """Return the details of an object, and a file of its blocks; see `read_object`.
+
+    The caller closes the file. Raises `NotFound` if the object does not exist.
+    """
     info, blocks = read_object(store, path)
     return info, io.BufferedReader(_BlocksFile(blocks), buffer_size=64 * 1024)
 

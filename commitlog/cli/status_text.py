@@ -7,7 +7,7 @@ from commitlog.namespace import NamespaceInspection
 from commitlog.outputs import OutputInspection
 from commitlog.status import Finding, LeaseInspection, Report, SourceInspection, SourcesInspection
 
-__all__ = ["ago", "finding_line", "report_rows"]
+__all__ = ["finding_line", "report_rows"]
 
 
 def report_rows(report: Report) -> list[tuple[str, str]]:
@@ -33,21 +33,21 @@ def finding_line(finding: Finding) -> str:
     return f"{finding.kind}: {finding.count}{size}{age}: {printable(finding.text)}"
 
 
-def ago(now: float, time: float) -> str:
+def _ago(now: float, time: float) -> str:
     """Return how long before `now` an epoch second was.
 
-    >>> ago(100.0, 40.0), ago(100.0, 101.0)
+    >>> _ago(100.0, 40.0), _ago(100.0, 101.0)
     ('1 min 0 s ago', '0.0 s ago')
     """
     return f"{duration(max(0.0, now - time))} ago"
 
 
 def _output_rows(found: OutputInspection) -> list[tuple[str, str]]:
-    age = "" if found.committed is None else f", committed {ago(found.now, found.committed)}"
+    age = "" if found.committed is None else f", committed {_ago(found.now, found.committed)}"
     visible = "" if found.visible >= found.version else f"; visible up to {found.visible}"
     rows = "" if found.rows is None else f", {found.rows} rows"
     jobs = [
-        f"{each.job_id or each.attempt} ({each.outcome}, active {ago(found.now, each.active)})"
+        f"{each.job_id or each.attempt} ({each.outcome}, active {_ago(found.now, each.active)})"
         for each in found.attempts[:5]
     ]
     more = ", …" if len(found.attempts) > 5 else ""
@@ -66,7 +66,7 @@ def _output_rows(found: OutputInspection) -> list[tuple[str, str]]:
 def _namespace_rows(found: NamespaceInspection) -> list[tuple[str, str]]:
     jobs = f"{len(found.jobs)}"
     if found.jobs:
-        jobs += f", the oldest begun {ago(found.now, found.jobs[0])}"
+        jobs += f", the oldest begun {_ago(found.now, found.jobs[0])}"
     log = "-"
     if found.log is not None:
         oldest = "" if found.log.oldest is None else f", the oldest for {duration(found.log.oldest)}"

@@ -45,7 +45,7 @@ __all__ = [
     "rename_file",
 ]
 
-#: A conditional write of one object: the operation, and what carries its condition.
+#: A conditional write of one object.
 ConditionalWrite: TypeAlias = Literal[
     "put_if_absent", "put_if_match", "copy_if_absent", "delete_if_match"
 ]

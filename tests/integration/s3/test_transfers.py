@@ -205,7 +205,7 @@ def test_the_requests_of_the_file_system(
         with system.open("n/a") as file:
             assert b"".join(iter(lambda: file.read(1_000_000), b"")) == BODY
 
-    # Two reads of 4 MiB and what was asked for, then blocks of 8 MiB.
+    # Two reads of the range and 4 MiB more, then blocks of 8 MiB.
     assert methods(proxy, read) == Counter(GET=2 + 2)
     assert threads_ended()
 
