@@ -155,6 +155,7 @@ def _measure(work: Work, contender: str, place: Place, proxy: Proxy, directory: 
     target = directory / "target"
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         process.submit(_prepare, contender, place, directory).result()
+        os.sync()  # no transfer waits for the disk writes of the one before
         proxy.requests()
         key, file = f"source-{work.size}", target
         if work.operation == "put":

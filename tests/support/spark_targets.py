@@ -80,7 +80,9 @@ class Place:
         return Job(url=self.url, options=self.options, configured=self.configured, **fields)
 
     def with_short_leases(self) -> Place:
-        """Return the same place on S3 with the shortest leases, which dead drivers keep."""
+        """Return the same place, on S3 with the shortest leases, which dead drivers keep."""
+        if not self.options["table"].startswith("dynamodb://"):
+            return self
         table = self.options["table"].removeprefix("dynamodb://")
         options = {name: value for name, value in self.options.items() if not name.startswith("table")}
         return evolve(self, options={**options, "commit": f"dynamo:{table}:3000"})

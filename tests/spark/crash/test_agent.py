@@ -63,6 +63,7 @@ def test_another_agent_ends_the_commit(
     spark: SparkSession, spark_logs: SparkLogs, place: Place, step: str
 ) -> None:
     """The job succeeds. Its rows are there once, and every reader sees them, without a recovery."""
+    place = place.with_short_leases()
     base = place.begin_base()
     job = place.job(trap=STEPS[step])
     seen = len(spark_logs.log.read_text())
@@ -77,6 +78,7 @@ def test_another_agent_ends_the_commit(
 @pytest.mark.parametrize("step", ["before the record", "between two files"])
 def test_another_agent_ends_an_overwriting_commit(spark: SparkSession, place: Place, step: str) -> None:
     """The partition that it overwrites has the new rows only."""
+    place = place.with_short_leases()
     base = place.begin_base()
     job = place.job(mode="overwrite-partitions", parts="part = 1", trap=STEPS[step])
     job.run(spark)
@@ -181,6 +183,7 @@ def test_no_other_agent_can_be_started(
     spark: SparkSession, spark_logs: SparkLogs, place: Place, tmp_path: Path, step: str
 ) -> None:
     """The outcome is unknown then: the job may be committed. Another run with its id settles it."""
+    place = place.with_short_leases()
     base = place.begin_base()
     seen = len(spark_logs.log.read_text())
     ending = interpreter_that_ends(tmp_path / "agent", traps_of(spark))
