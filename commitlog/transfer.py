@@ -14,17 +14,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from commitlog._util.concurrency import Executor, work, work_in_groups
-from commitlog._util.read_ahead import NO_READ_AHEAD, READ_AHEAD, SequentialReader
-from commitlog.errors import CommitError, NotADirectory, NotFound
+from commitlog._util.read_ahead import NO_READ_AHEAD, READ_AHEAD, ReadAhead, SequentialReader
+from commitlog.errors import CommitError, NotADirectory, NotFound, PreconditionFailed
 from commitlog.paths import join
+from commitlog.stores.api import ObjectInfo, same_etag
 from commitlog.stores.body import COPY_LIMIT, PART_SIZE
 
 if TYPE_CHECKING:
+    from commitlog.commit import ConditionalStore
     from commitlog.namespace import Data, FileWriter, Namespace, OpenFile, Status
 
 __all__ = [
@@ -33,13 +35,16 @@ __all__ = [
     "Cancelled",
     "ContentWriter",
     "NamespacePath",
+    "OpenObject",
     "SequentialReader",
+    "Source",
     "StoredFile",
     "Transfer",
     "drop_files",
     "is_copied_by_store",
     "link_files",
     "read_blocks",
+    "read_first_block",
     "sequential_reader",
 ]
 
@@ -214,13 +219,88 @@ def _unless_cancelled(
     return settle
 
 
-def is_copied_by_store(source: OpenFile) -> bool:
-    """Return whether the store can copy the content of a file within a namespace."""
-    return source.status.size <= COPY_LIMIT
+def is_copied_by_store(source: Source) -> bool:
+    """Return whether the store can copy the content of a file in one request."""
+    return source.size <= COPY_LIMIT
+
+
+class Source(Protocol):
+    """One version of a file, open for reading: an `OpenFile` of a namespace, or an `OpenObject`."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether each read is a request to a server, so that several at a time take less time."""
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes ``[start, end)``; all of them by default. Raises if the version is gone."""
+
+
+class OpenObject:
+    """An object as it was when it was opened. Thread-safe; holds no resources.
+
+    Args:
+        store: the store.
+        info: the details of the object.
+    """
+
+    def __init__(self, store: ConditionalStore, info: ObjectInfo) -> None:
+        self.store = store
+        self.info = info
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return self.info.size
+
+    @property
+    def data(self) -> str:
+        """The entity tag of the version."""
+        return self.info.etag
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether each read is a request to a server."""
+        return not self.store.object_store.capabilities.enforced
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes ``[start, end)``; all of them by default.
+
+        Raises `PreconditionFailed` if the object was replaced, and `NotFound` if it was removed.
+        """
+        found = self.store.get(self.info.path, start=start, end=end)
+        if not same_etag(found.etag, self.info.etag):
+            raise PreconditionFailed(
+                f"{self.info.path!r} was replaced while it was read: its etag was {self.info.etag},"
+                f" and is now {found.etag}; read it again"
+            )
+        return found.data
+
+
+def read_first_block(store: ConditionalStore, path: str) -> tuple[OpenObject, bytes]:
+    """Open an object and return it with its first `BLOCK_SIZE` bytes.
+
+    It is one request, which does for a whole object of one block. An empty object takes two: a server
+    that is asked for a range of an empty object answers 416, without the details of the object
+    (RFC 9110, section 15.5.17).
+
+    Raises `NotFound`.
+    """
+    first = store.get(path, start=0, end=BLOCK_SIZE)
+    info = ObjectInfo(**{field.name: getattr(first, field.name) for field in fields(ObjectInfo)})
+    return OpenObject(store, info), first.data
+
+
+def _read_ahead(source: Source) -> ReadAhead:
+    """Return the limit for a file: only files on a server are read ahead."""
+    return READ_AHEAD if source.is_remote else NO_READ_AHEAD
 
 
 def read_blocks(
-    source: OpenFile,
+    source: Source,
     block_size: int = BLOCK_SIZE,
     *,
     start: int = 0,
@@ -239,23 +319,19 @@ def read_blocks(
         start, end: offsets in bytes; by default the whole file.
         ramp_up: for readers that may stop early: read at most as much ahead as was read before.
 
-    Raises the errors of `OpenFile.read`, in place of the first block that could not be read.
+    Raises the errors of `Source.read`, in place of the first block that could not be read.
     """
-    end = source.status.size if end is None else end
-    ahead = READ_AHEAD if source.is_remote else NO_READ_AHEAD
-    return ahead.blocks(source.read, start, end, block_size=block_size, ramp_up=ramp_up)
+    end = source.size if end is None else end
+    return _read_ahead(source).blocks(source.read, start, end, block_size=block_size, ramp_up=ramp_up)
 
 
-def sequential_reader(source: OpenFile, block_size: int = BLOCK_SIZE) -> SequentialReader:
+def sequential_reader(source: Source, block_size: int = BLOCK_SIZE) -> SequentialReader:
     """Return a reader of any ranges of a file, which reads ahead while they follow each other.
 
     Its blocks count like those of `read_blocks`, and are of the same version.
     """
     return SequentialReader(
-        source.read,
-        source.status.size,
-        block_size=block_size,
-        ahead=READ_AHEAD if source.is_remote else NO_READ_AHEAD,
+        source.read, source.size, block_size=block_size, ahead=_read_ahead(source)
     )
 
 

@@ -12,12 +12,10 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
-from attrs import fields
 
-from commitlog._util.read_ahead import NO_READ_AHEAD, READ_AHEAD, ReadAhead, ReadRange
 from commitlog.errors import AlreadyExists, CommitError, PreconditionFailed
 from commitlog.stores.api import ObjectInfo, same_etag
-from commitlog.transfer import BLOCK_SIZE, Advance
+from commitlog.transfer import BLOCK_SIZE, Advance, OpenObject, read_blocks, read_first_block
 
 if TYPE_CHECKING:
     from commitlog.commit import ConditionalStore
@@ -67,18 +65,16 @@ def read_object(
     Raises:
         NotFound: the object does not exist.
     """
-    info, first = _first_block(store, path, etag)
+    opened, first = _first_block(store, path, etag)
 
     def blocks() -> Generator[bytes]:
         nonlocal first
         start = len(first)
         yield first
         first = b""
-        yield from _ahead(store).blocks(
-            _reader(store, info), start, info.size, block_size=BLOCK_SIZE, ramp_up=True
-        )
+        yield from read_blocks(opened, start=start, ramp_up=True)
 
-    return info, blocks()
+    return opened.info, blocks()
 
 
 def open_object(store: ConditionalStore, path: str) -> tuple[ObjectInfo, BinaryIO]:
@@ -111,40 +107,22 @@ def save_object(
 
     Raises the errors of `read_object` and of its iterator. The file then has some of the blocks.
     """
-    info, first = _first_block(store, path, etag)
-    advance = started(info)
-    read, start = _reader(store, info), len(first)
+    opened, first = _first_block(store, path, etag)
+    advance = started(opened.info)
+    start = len(first)
     advance(target.write(first))
     del first
-    with closing(_ahead(store).blocks(read, start, info.size, block_size=BLOCK_SIZE)) as blocks:
+    with closing(read_blocks(opened, start=start)) as blocks:
         for block in blocks:
             advance(target.write(block))
-    return info
+    return opened.info
 
 
-def _first_block(store: ConditionalStore, path: str, etag: str | None) -> tuple[ObjectInfo, bytes]:
-    first = store.get(path, start=0, end=BLOCK_SIZE)
-    if etag is not None and not same_etag(first.etag, etag):
-        raise PreconditionFailed(f"{path!r} has etag {first.etag}, not {etag}")
-    info = ObjectInfo(**{field.name: getattr(first, field.name) for field in fields(ObjectInfo)})
-    return info, first.data
-
-
-def _reader(store: ConditionalStore, info: ObjectInfo) -> ReadRange:
-    def read(start: int, end: int) -> bytes:
-        block = store.get(info.path, start=start, end=end)
-        if not same_etag(block.etag, info.etag):
-            raise PreconditionFailed(
-                f"{info.path!r} was replaced while it was read: its etag was {info.etag},"
-                f" and is now {block.etag}; read it again"
-            )
-        return block.data
-
-    return read
-
-
-def _ahead(store: ConditionalStore) -> ReadAhead:
-    return NO_READ_AHEAD if store.object_store.capabilities.enforced else READ_AHEAD
+def _first_block(store: ConditionalStore, path: str, etag: str | None) -> tuple[OpenObject, bytes]:
+    opened, first = read_first_block(store, path)
+    if etag is not None and not same_etag(opened.info.etag, etag):
+        raise PreconditionFailed(f"{path!r} has etag {opened.info.etag}, not {etag}")
+    return opened, first
 
 
 class _CountedReader(io.RawIOBase):

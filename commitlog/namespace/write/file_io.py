@@ -31,6 +31,11 @@ class OpenFile:
         self._recorder = content.recorder
 
     @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return self.status.size
+
+    @property
     def is_remote(self) -> bool:
         """Whether each read is a request to a server, so that several at a time take less time."""
         return not self._content.store.capabilities.enforced
