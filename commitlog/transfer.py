@@ -330,9 +330,7 @@ def sequential_reader(source: Source, block_size: int = BLOCK_SIZE) -> Sequentia
 
     Its blocks count like those of `read_blocks`, and are of the same version.
     """
-    return SequentialReader(
-        source.read, source.size, block_size=block_size, ahead=_read_ahead(source)
-    )
+    return SequentialReader(source.read, source.size, block_size=block_size, ahead=_read_ahead(source))
 
 
 class ContentWriter:
