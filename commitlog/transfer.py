@@ -45,6 +45,7 @@ __all__ = [
     "link_files",
     "read_blocks",
     "read_first_block",
+    "read_slice",
     "sequential_reader",
 ]
 
@@ -93,6 +94,19 @@ class NamespacePath:
     def below(self, name: str) -> NamespacePath:
         """Return the path of a name, or of a relative path, in this directory."""
         return NamespacePath(namespace=self.namespace, path=join(self.path, name))
+
+    def open_writer(self, *, overwrite: bool = True, parents: bool = True) -> FileWriter:
+        """Begin a file; see `Namespace.open_writer`."""
+        return self.namespace.open_writer(self.path, overwrite=overwrite, parents=parents)
+
+    def copy(self, writer: FileWriter, source: OpenFile, origin: NamespacePath) -> int | None:
+        """Let the store copy a file at `origin` to `writer`; return its size, or None if it cannot."""
+        is_copied = origin.namespace is self.namespace and is_copied_by_store(source)
+        return writer.copy(source) if is_copied else None
+
+    def drop(self, data: Data) -> None:
+        """Remove stored content that no file refers to."""
+        self.namespace.store.delete(data.path)
 
     def status(self) -> Status | None:
         """Return the status of the file or directory, or None if it does not exist.
@@ -333,6 +347,15 @@ def sequential_reader(source: Source, block_size: int = BLOCK_SIZE) -> Sequentia
     return SequentialReader(source.read, source.size, block_size=block_size, ahead=_read_ahead(source))
 
 
+def read_slice(source: Source, start: int | None, end: int | None) -> bytes:
+    """Return a slice of an open file. Negative numbers count from the end.
+
+    A whole file above 16 MiB is read in blocks, several at a time, and any other slice in one request.
+    """
+    first, last, _ = slice(start, end).indices(source.size)
+    return sequential_reader(source).read(first, last) if first < last else b""
+
+
 class ContentWriter:
     """A writer of the content of new files. Thread-safe.
 
@@ -380,7 +403,7 @@ class ContentWriter:
         with ExitStack() as stack:
             if is_large:
                 stack.enter_context(self._slots)
-            writer = stack.enter_context(_begin(target, overwrite=overwrite, parents=parents))
+            writer = stack.enter_context(target.open_writer(overwrite=overwrite, parents=parents))
             written = 0
             for block in chain(head, left):
                 if not is_large and written + len(block) >= self._block_size:
@@ -409,15 +432,11 @@ class ContentWriter:
             origin: its namespace.
         """
         if origin is target.namespace and is_copied_by_store(source):
-            with _begin(target, overwrite=overwrite, parents=parents) as writer:
+            with target.open_writer(overwrite=overwrite, parents=parents) as writer:
                 advance(writer.copy(source))
                 return writer.finish()
         with contextlib.closing(read_blocks(source, self._block_size)) as blocks:
             return self.write(target, blocks, advance, overwrite=overwrite, parents=parents, check=check)
-
-
-def _begin(target: NamespacePath, *, overwrite: bool, parents: bool) -> FileWriter:
-    return target.namespace.open_writer(target.path, overwrite=overwrite, parents=parents)
 
 
 @frozen

@@ -336,19 +336,41 @@ class ConditionalStore:
             ) from error
         return result
 
-    def publish_if_absent(self, staged: Staged) -> PutResult:
+    def publish_if_absent(self, staged: Staged, *, abort: bool = False) -> PutResult:
         """Make a staged upload visible at its path, unless another object is there.
 
         Publishing the same upload again, also by another process, succeeds while the object is there.
-        Nothing is aborted in any case.
+
+        Args:
+            staged: the upload.
+            abort: drop the upload if it was not published, unless the outcome is unknown. Only for an
+                upload that no other process publishes. Then `NotFound` is not raised either: a missing
+                upload raises `AlreadyExists` or `Conflict`.
 
         Raises:
-            AlreadyExists: there is another object; the upload stays staged.
+            AlreadyExists: there is another object; the upload stays staged, without `abort`.
             NotFound: there is no such upload, and its object is not there.
             ConfigurationError: a lease is too short for the list of its parts; nothing was sent.
             OutcomeUnknown: as in `put_if_absent`.
         """
-        return self._publish(staged, IfAbsent())
+        return (self._publish_once if abort else self._publish)(staged, IfAbsent())
+
+    def check_absent(self, path: str, *, staged: bool = False) -> None:
+        """Raise what creating an object would raise now; do nothing if it could be created.
+
+        It is for writers that get their content later: what cannot succeed is refused at once. It does
+        not reserve the path.
+
+        Args:
+            path: the path of the object.
+            staged: whether the content will be staged, and published by `publish_if_absent`.
+
+        Raises:
+            AlreadyExists: the object exists.
+            NotSupported: there is no way to enforce the condition.
+        """
+        self._strategy.choose(Operation.PUBLISH if staged else Operation.PUT, IfAbsent())
+        self._look(path, IfAbsent())
 
     # -- the store's own ---------------------------------------------------------------------------
 
@@ -524,6 +546,10 @@ class ConditionalStore:
             for piece in pieces:
                 writer.write(piece)
             staged = writer.finish()
+        return self._publish_once(staged, condition)
+
+    def _publish_once(self, staged: Staged, condition: Condition) -> PutResult:
+        """Publish an upload that only this call publishes. If nothing happened, drop it."""
         try:
             return self._publish(staged, condition)
         except OutcomeUnknown:
@@ -535,10 +561,10 @@ class ConditionalStore:
                 raise
             # S3 says to begin the upload again after a 409 ("CompleteMultipartUpload", If-None-Match),
             # so a retry with the old one may find it gone. If the rival won, the condition shows it.
-            self._look(path, condition)
+            self._look(staged.path, condition)
             raise Conflict(
-                f"the upload to {path!r} was gone before it could be published; nothing was written. "
-                "Write it again"
+                f"the upload to {staged.path!r} was gone before it could be published; nothing was"
+                " written. Write it again"
             ) from error
 
     def _look(self, path: str, condition: Condition) -> None:

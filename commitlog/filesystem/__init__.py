@@ -1,8 +1,11 @@
-"""An fsspec file system for namespaces: ``commitlog://NAMESPACE/PATH`` for pandas, Dask and others.
+"""fsspec file systems, for pandas, Dask, zarr and others.
 
-`CommitlogFileSystem` implements the protocol ``commitlog`` of fsspec. The modules: `filesystem` (the
-class), `locations` (the namespace of a path, and listings), `file` (open files and transactions), `bulk`
-(calls for many files).
+`CommitlogFileSystem` has namespaces: ``commitlog://NAMESPACE/PATH``. The subclasses of `StoreFileSystem`
+have plain stores: ``commitlog+s3://BUCKET/KEY``, ``commitlog+file:///PATH``, ``commitlog+memory://NAME/KEY``.
+
+The modules: `filesystem` and `locations` (namespaces), `store_filesystem`, `store_locations` and
+`object_writer` (plain stores). Both share `base` (the calls of fsspec), `ports` (what these need of
+their files), `file` (open files), `bulk` (calls for many files) and `transactions`.
 """
 
 from commitlog.extras import require
@@ -10,5 +13,17 @@ from commitlog.extras import require
 require("fsspec", extra="fsspec", user=__name__)
 
 from commitlog.filesystem.filesystem import CommitlogFileSystem  # noqa: E402
+from commitlog.filesystem.store_filesystem import (  # noqa: E402
+    LocalStoreFileSystem,
+    MemoryStoreFileSystem,
+    S3StoreFileSystem,
+    StoreFileSystem,
+)
 
-__all__ = ["CommitlogFileSystem"]
+__all__ = [
+    "CommitlogFileSystem",
+    "LocalStoreFileSystem",
+    "MemoryStoreFileSystem",
+    "S3StoreFileSystem",
+    "StoreFileSystem",
+]

@@ -19,8 +19,8 @@ from fsspec.utils import stringify_path
 from commitlog._util.concurrency import Executor
 from commitlog._util.tracing import carried
 from commitlog.errors import ConfigurationError, NotFound
-from commitlog.filesystem.locations import Locations
-from commitlog.namespace import Data, OpenFile
+from commitlog.filesystem.ports import Locations
+from commitlog.namespace import Data
 from commitlog.transfer import (
     ContentWriter,
     NamespacePath,
@@ -28,10 +28,10 @@ from commitlog.transfer import (
     Transfer,
     drop_files,
     link_files,
-    sequential_reader,
+    read_slice,
 )
 
-__all__ = ["Bulk", "Plan", "check_bytes", "concurrency_of", "plan_call", "plan_renames", "read_slice"]
+__all__ = ["Bulk", "Plan", "check_bytes", "concurrency_of", "plan_call", "plan_renames"]
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -73,7 +73,7 @@ def check_bytes(path: str, value: object) -> None:
 
 
 class Bulk:
-    """The calls of `CommitlogFileSystem` for many files.
+    """The calls of a file system for many files.
 
     A call makes several files concurrently. Each file appears when it is complete; in a transaction of
     the file system, all of them appear when the transaction ends. When a file fails, no other is
@@ -84,10 +84,15 @@ class Bulk:
         fs: the file system.
         locations: its paths.
         concurrency: the number of concurrent files.
+        in_groups: whether the content of several files is stored first, and the files are then made in
+            one transaction of their namespace. Otherwise each file is made by the file system.
     """
 
-    def __init__(self, fs: AbstractFileSystem, locations: Locations, concurrency: int) -> None:
+    def __init__(
+        self, fs: AbstractFileSystem, locations: Locations, concurrency: int, *, in_groups: bool
+    ) -> None:
         self._fs = fs
+        self._in_groups = in_groups
         self._locations = locations
         self._concurrency = concurrency
         self._writer = ContentWriter(fs.blocksize)
@@ -251,7 +256,7 @@ class Bulk:
         for path in sorted(parents.intersection(directories)):
             if path.count("/") % _LEVELS == 0:
                 self._locations.make_directories(path, exist_ok=True)
-        if self._fs._intrans or len(sources) < 2:
+        if not self._in_groups or self._fs._intrans or len(sources) < 2:
             batch.run(make)
         else:
             batch.run_and_link(store_file, overwrite=overwrite)
@@ -265,15 +270,6 @@ def _levels(paths: Iterable[str]) -> Iterator[Iterable[str]]:
 
     for _, level in groupby(sorted(paths, key=depth, reverse=True), key=depth):
         yield level
-
-
-def read_slice(opened: OpenFile, start: int | None, end: int | None) -> bytes:
-    """Return a slice of an open file. Negative numbers count from the end.
-
-    A whole file above 16 MiB is read in blocks, several at a time, and any other slice in one request.
-    """
-    first, last, _ = slice(start, end).indices(opened.status.size)
-    return sequential_reader(opened).read(first, last) if first < last else b""
 
 
 class _FileProgress(Callback):

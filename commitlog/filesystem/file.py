@@ -12,10 +12,8 @@ import io
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, BinaryIO
 
 from fsspec.compression import compr
@@ -23,26 +21,12 @@ from fsspec.core import get_compression
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.transaction import Transaction
 
-from commitlog.errors import (
-    CommitError,
-    ConfigurationError,
-    NotSupported,
-    ObjectChanged,
-    OutcomeUnknown,
-    TransactionTooLarge,
-)
-from commitlog.filesystem.locations import Info
-from commitlog.namespace import LINK_BATCH_SIZE, Data, Namespace, OpenFile
-from commitlog.transfer import (
-    NamespacePath,
-    SequentialReader,
-    is_copied_by_store,
-    read_blocks,
-    sequential_reader,
-)
+from commitlog.errors import CommitError, ConfigurationError, ObjectChanged
+from commitlog.filesystem.ports import Info, Opened, Target
+from commitlog.transfer import SequentialReader, read_blocks, sequential_reader
 
 __all__ = [
-    "NamespaceTransaction",
+    "FileTransaction",
     "ReadFile",
     "WriteFile",
     "new_local_file",
@@ -53,11 +37,6 @@ __all__ = [
 #: The caches of fsspec for which a file is not read ahead.
 _NOT_READ_AHEAD = frozenset({"background", "none"})
 
-#: The advice for files that do not fit into one transaction.
-_WITHOUT_TRANSACTION = (
-    "Or write them without a transaction to a new directory that has no readers yet, then rename it"
-)
-
 
 class ReadFile(AbstractBufferedFile):
     """An open file for reading, in blocks, of the version that was opened. Not thread-safe.
@@ -66,9 +45,10 @@ class ReadFile(AbstractBufferedFile):
     `commitlog.transfer.sequential_reader`. With the caches "none" and "background" they are not: the
     former asks for no more than is read, the latter has threads of its own.
 
-    All bytes are of that version, even if the file changes. After the file was replaced, the namespace
-    keeps the old content for a limited time; later reads raise `ObjectChanged`. The same holds for a
-    pickled file, which is opened again by its path where it is unpickled.
+    All bytes are of that version, even if the file changes. After the file was replaced, a namespace
+    keeps the old content for a limited time, and later reads raise `ObjectChanged`; a plain store keeps
+    nothing, and reads raise `PreconditionFailed`. A pickled file is opened again by its path where it is
+    unpickled, which raises `ObjectChanged` if the file was replaced.
 
     Args:
         fs, path, block_size, cache_type, cache_options: as in fsspec.
@@ -80,7 +60,7 @@ class ReadFile(AbstractBufferedFile):
         self,
         fs: AbstractFileSystem,
         path: str,
-        opened: OpenFile,
+        opened: Opened,
         details: Info,
         *,
         block_size: int | None = None,
@@ -103,7 +83,7 @@ class ReadFile(AbstractBufferedFile):
         self.details = details
 
     @property
-    def data(self) -> Data:
+    def data(self) -> Any:
         """The content that is read."""
         return self._opened.data
 
@@ -126,7 +106,7 @@ class ReadFile(AbstractBufferedFile):
 
 
 def _reopen(
-    fs: AbstractFileSystem, path: str, block_size: int, cache_type: str, data: Data, position: int
+    fs: AbstractFileSystem, path: str, block_size: int, cache_type: str, data: Any, position: int
 ) -> ReadFile:
     file: ReadFile = fs.open(path, block_size=block_size, cache_type=cache_type)
     if file.data != data:
@@ -143,18 +123,18 @@ class WriteFile(AbstractBufferedFile):
 
     Args:
         fs, path, mode, autocommit: as in fsspec.
-        target: the same path in its namespace.
+        target: the same path in its namespace or store.
     """
 
     closed: bool
 
     def __init__(
-        self, fs: AbstractFileSystem, path: str, mode: str, target: NamespacePath, *, autocommit: bool
+        self, fs: AbstractFileSystem, path: str, mode: str, target: Target, *, autocommit: bool
     ) -> None:
-        self.target = target
+        self.target: Any = target
         self.exclusive = mode == "xb"
-        self.data: Data | None = None
-        self._writer = target.namespace.open_writer(target.path, overwrite=not self.exclusive)
+        self.data: Any = None
+        self._writer = target.open_writer(overwrite=not self.exclusive)
         super().__init__(fs, path, mode, autocommit=autocommit)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -169,10 +149,11 @@ class WriteFile(AbstractBufferedFile):
         self.loc += written
         return written
 
-    def copy(self, source: OpenFile, namespace: Namespace) -> None:
-        """Write the content of a file of `namespace`. If possible, let the store copy it."""
-        if namespace is self.target.namespace and is_copied_by_store(source):
-            self.loc += self._writer.copy(source)
+    def copy(self, source: Opened, origin: Target) -> None:
+        """Write the content of a file at `origin`. If possible, let the store copy it."""
+        copied = self.target.copy(self._writer, source, origin)
+        if copied is not None:
+            self.loc += copied
             return
         with contextlib.closing(read_blocks(source, self.fs.blocksize)) as blocks:
             for block in blocks:
@@ -200,7 +181,7 @@ class WriteFile(AbstractBufferedFile):
 
     def commit(self) -> None:
         """Make the file after it was opened with ``autocommit=False`` and closed."""
-        _publish([self])
+        self.fs.publish([self])
 
     def discard(self) -> None:
         """Remove the written content, unless the file was made. Idempotent."""
@@ -209,7 +190,7 @@ class WriteFile(AbstractBufferedFile):
             self._abort()
         elif self.data is not None:
             with contextlib.suppress(CommitError):
-                self.target.namespace.store.delete(self.data.path)
+                self.target.drop(self.data)
         self.data = None
 
     def _abort(self) -> None:
@@ -231,11 +212,10 @@ class WriteFile(AbstractBufferedFile):
                 self.discard()
 
 
-class NamespaceTransaction(Transaction):
-    """A transaction that makes all files opened and closed in it at once.
+class FileTransaction(Transaction):
+    """A transaction that hands its files to `BaseFileSystem.publish` at its end.
 
-    It is one transaction of the metadata table. Not thread-safe: it belongs to one
-    `CommitlogFileSystem`, and fsspec gives each thread its own.
+    Not thread-safe: it belongs to one file system, and fsspec gives each thread its own.
     """
 
     fs: Any
@@ -248,20 +228,15 @@ class NamespaceTransaction(Transaction):
         super().start()
 
     def complete(self, commit: bool = True) -> None:
-        """Make all files or none. If several files were written to one path, make the last one.
+        """Make the files, or discard them. If several were written to one path, make the last one.
 
-        Raises:
-            ConfigurationError: a file is not closed.
-            NotSupported: the files are in several namespaces, or only some of them have to be new.
-            TransactionTooLarge: there are more files than one transaction can make.
-            AlreadyExists, IsADirectory, NotADirectory: as in `Namespace.write`.
-            OutcomeUnknown: the files may exist, or may still appear. No content is removed.
+        Raises `ConfigurationError` if a file is not closed, and the errors of `BaseFileSystem.publish`.
         """
         files = list(self.files)
         self.files = deque()
         try:
             if commit:
-                _publish(files)
+                self.fs.publish(files)
             else:
                 for file in files:
                     file.discard()
@@ -269,55 +244,6 @@ class NamespaceTransaction(Transaction):
             self.fs._intrans = False
             self.fs._transaction = None
             self.fs = None
-
-
-def _publish(files: Sequence[WriteFile]) -> None:
-    """Make all written files in one transaction. After an error, remove their content."""
-    try:
-        last_files = _last_files(files)
-        if last_files:
-            first = next(iter(last_files.values()))
-            link = partial(
-                first.target.namespace.link_many,
-                {path: file.data for path, file in last_files.items() if file.data is not None},
-                overwrite=not first.exclusive,
-            )
-            if len(last_files) == 1:
-                link()  # works during interpreter shutdown too, when no thread can start
-            else:
-                with ThreadPoolExecutor(LINK_BATCH_SIZE, "commitlog-read") as readers:
-                    link(executor=readers)
-    except OutcomeUnknown:
-        raise
-    except CommitError as error:
-        for file in files:
-            file.discard()
-        if isinstance(error, TransactionTooLarge):
-            raise TransactionTooLarge(f"{error}. {_WITHOUT_TRANSACTION}") from error
-        raise
-    for file in last_files.values():
-        file.data = None  # the file owns it now
-    for file in files:
-        file.discard()
-
-
-def _last_files(files: Sequence[WriteFile]) -> dict[str, WriteFile]:
-    """Return the files to make: the last one that was written to each path."""
-    for file in files:
-        if not file.closed:
-            raise ConfigurationError(
-                f"{file.path!r} is still open: close it before the transaction ends"
-            )
-    written = [file for file in files if file.data is not None]
-    if len({file.target.namespace.name for file in written}) > 1:
-        raise NotSupported("a transaction makes files in one namespace: use one transaction for each")
-    last_files = {file.target.path: file for file in written}
-    if len({file.exclusive for file in last_files.values()}) > 1:
-        raise NotSupported(
-            "a transaction cannot make both files that must be new (mode 'x') and files that may replace"
-            " others (mode 'w'): use two transactions"
-        )
-    return last_files
 
 
 class _CompressedFile:

@@ -3,55 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from fsspec.callbacks import DEFAULT_CALLBACK
-from fsspec.spec import AbstractFileSystem
-from fsspec.utils import isfilelike, tokenize
+from fsspec.utils import tokenize
 
 from commitlog.clock import SystemClock
 from commitlog.errors import (
     AlreadyExists,
-    ConfigurationError,
-    InvalidPath,
     IsADirectory,
     NotADirectory,
     NotFound,
     NotSupported,
 )
-from commitlog.filesystem.bulk import (
-    Bulk,
-    check_bytes,
-    concurrency_of,
-    plan_call,
-    plan_renames,
-    read_slice,
-)
-from commitlog.filesystem.file import (
-    NamespaceTransaction,
-    ReadFile,
-    WriteFile,
-    new_local_file,
-    parse_mode,
-    wrap,
-)
-from commitlog.filesystem.locations import Info, Locations, info_of
-from commitlog.transfer import NamespacePath, read_blocks
+from commitlog.filesystem.base import BaseFileSystem
+from commitlog.filesystem.bulk import plan_renames
+from commitlog.filesystem.file import WriteFile
+from commitlog.filesystem.locations import NamespaceLocations
+from commitlog.filesystem.transactions import publish_at_once
+from commitlog.transfer import NamespacePath
 from commitlog.urls import parse_table_url
 
 __all__ = ["CommitlogFileSystem"]
 
-#: Options that fsspec passes to every file system, and that have no effect here.
-_OF_FSSPEC = frozenset(
-    {"asynchronous", "listings_expiry_time", "loop", "max_paths", "use_listings_cache"}
-)
 
-
-class CommitlogFileSystem(AbstractFileSystem):
+class CommitlogFileSystem(BaseFileSystem):
     """All namespaces of one metadata table as a file system. Paths are ``NAMESPACE/DIRECTORY/FILE``.
 
     Args:
@@ -98,7 +75,7 @@ class CommitlogFileSystem(AbstractFileSystem):
 
     protocol = "commitlog"
     root_marker = ""
-    transaction_type = NamespaceTransaction
+    _locations: NamespaceLocations
 
     def __init__(
         self,
@@ -113,13 +90,9 @@ class CommitlogFileSystem(AbstractFileSystem):
         batch_size: int | None = None,
         **storage_options: Any,
     ) -> None:
-        super().__init__(**storage_options)
-        unknown = sorted(set(storage_options) - _OF_FSSPEC)
-        if unknown:
-            raise ConfigurationError(f"unknown option {unknown[0]!r} of the file system")
         self._metadata = metadata
         self._shown = "" if metadata is None else repr(str(parse_table_url(metadata)))
-        self._locations = Locations(
+        locations = NamespaceLocations(
             metadata,
             store=store,
             commit=commit,
@@ -127,16 +100,20 @@ class CommitlogFileSystem(AbstractFileSystem):
             grace=grace,
             stable_paths=stable_paths,
         )
-        if block_size is not None:
-            self.blocksize = block_size
-        self.batch_size = concurrency_of(batch_size)
+        super().__init__(
+            locations,
+            block_size=block_size,
+            batch_size=batch_size,
+            in_groups=True,
+            **storage_options,
+        )
+
+    def publish(self, files: Sequence[WriteFile]) -> None:
+        """Make files in one transaction of the metadata table; see `publish_at_once`."""
+        publish_at_once(files)
 
     def __repr__(self) -> str:
         return f"CommitlogFileSystem({self._shown})"
-
-    def close(self) -> None:
-        """Close all connections. Later calls open them again when needed. Idempotent."""
-        self._locations.close()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -146,46 +123,11 @@ class CommitlogFileSystem(AbstractFileSystem):
     def _find(self, path: str) -> NamespacePath:
         return self._locations.find(self._strip_protocol(path))
 
-    def _bulk(self, batch_size: int | None) -> Bulk:
-        return Bulk(self, self._locations, concurrency_of(batch_size or self.batch_size))
-
-    # status and listings
-
-    def info(self, path: str, **kwargs: Any) -> Info:
-        """Return the details of `path`: name, size, type, id, version, etag, created, modified.
-
-        Raises `NotFound`, which is a `FileNotFoundError`; `TableNotFound` and `BucketNotFound` are not.
-        """
-        return self._locations.info(self._strip_protocol(path))
-
-    def exists(self, path: str, **kwargs: Any) -> bool:
-        """Return whether a file or directory exists at `path`."""
-        return self._locations.info_or_none(self._strip_protocol(path)) is not None
-
-    def isdir(self, path: str) -> bool:
-        """Return whether `path` is a directory."""
-        info = self._locations.info_or_none(self._strip_protocol(path))
-        return info is not None and info["type"] == "directory"
-
-    def isfile(self, path: str) -> bool:
-        """Return whether `path` is a file."""
-        info = self._locations.info_or_none(self._strip_protocol(path))
-        return info is not None and info["type"] == "file"
+    # status
 
     def created(self, path: str) -> datetime:
         """Return the creation time, by the clock of the creator. The list of namespaces has none."""
         return self._time(path, "created")
-
-    def modified(self, path: str) -> datetime:
-        """Return the time of the last write. Changes in a directory do not modify the directory."""
-        return self._time(path, "modified")
-
-    def _time(self, path: str, which: str) -> datetime:
-        info = self.info(path)
-        if which not in info:
-            raise InvalidPath("the list of namespaces has no time: name a namespace")
-        time: datetime = info[which]
-        return time
 
     def checksum(self, path: str) -> int:
         """Return a number that differs after any change or replacement of the file."""
@@ -202,60 +144,6 @@ class CommitlogFileSystem(AbstractFileSystem):
             f"{path!r} has no URL for readers without credentials: give them credentials for the"
             " namespace, or a copy"
         )
-
-    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """Return the entries of a directory, sorted by the UTF-8 bytes of the name; of a file, itself.
-
-        The root of the file system lists the namespaces. Names that are added, renamed or removed during
-        the call may be included or not. Raises `NotFound`.
-        """
-        infos = self._locations.entries(self._strip_protocol(path))
-        return infos if detail else [info["name"] for info in infos]
-
-    def walk(
-        self,
-        path: str,
-        maxdepth: int | None = None,
-        topdown: bool = True,
-        on_error: str | Callable[[OSError], object] = "omit",
-        **kwargs: Any,
-    ) -> Iterator[Any]:
-        """Yield directories with their contents, as in fsspec.
-
-        ``on_error="omit"`` skips directories that no longer exist; all other errors are raised.
-        """
-        handler = _omit_missing if on_error == "omit" else on_error
-        yield from super().walk(path, maxdepth, topdown, handler, **kwargs)
-
-    def find(
-        self,
-        path: str,
-        maxdepth: int | None = None,
-        withdirs: bool = False,
-        detail: bool = False,
-        **kwargs: Any,
-    ) -> Any:
-        """Return all files below a path, as in fsspec; for a file, the file itself."""
-        stripped = self._strip_protocol(path)
-        if maxdepth is not None or not stripped:
-            return super().find(stripped, maxdepth, withdirs, detail, **kwargs)
-        infos = self._locations.walk(stripped)
-        found = {info["name"]: info for info in infos if withdirs or info["type"] == "file"}
-        names = sorted(found)
-        return {name: found[name] for name in names} if detail else names
-
-    def du(
-        self,
-        path: str,
-        total: bool = True,
-        maxdepth: int | None = None,
-        withdirs: bool = False,
-        **kwargs: Any,
-    ) -> Any:
-        """Return the total size of the files at and below a path, in bytes, or the size of each file."""
-        found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
-        sizes = {name: info["size"] for name, info in found.items()}
-        return sum(sizes.values()) if total else sizes
 
     # changes of names
 
@@ -347,152 +235,6 @@ class CommitlogFileSystem(AbstractFileSystem):
                 )
             self._locations.rename(source, target)
 
-    # open files
-
-    def open(
-        self,
-        path: str,
-        mode: str = "rb",
-        block_size: int | None = None,
-        cache_options: dict[str, Any] | None = None,
-        compression: str | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Open a file, as fsspec does.
-
-        Args:
-            path: the path of the file.
-            mode: ``r``, ``w`` (replaces a file) or ``x`` (the file must be new), with ``b`` for bytes.
-                Missing parent directories are made together with the file. Files are written once, so
-                there is no mode for appending.
-            block_size: the minimum number of bytes to read.
-            cache_options: options of the read cache, which belongs to this file alone.
-            compression: a name that fsspec knows, or "infer".
-            kwargs: `cache_type`, and ``encoding``, ``errors``, ``newline`` for text.
-
-        Raises `NotFound`, `IsADirectory`, `NotADirectory`, `AlreadyExists`, `NotSupported` for other
-        modes of Python, and `ConfigurationError`, which is a `ValueError`, for an invalid mode.
-        """
-        mode, is_text = parse_mode(mode)
-        text: dict[str, Any] | None = None
-        if is_text:
-            text = {
-                name: kwargs.pop(name) for name in ("encoding", "errors", "newline") if name in kwargs
-            }
-        file = super().open(path, mode, block_size=block_size, cache_options=cache_options, **kwargs)
-        return wrap(file, self._strip_protocol(path), mode, compression, text)
-
-    def _open(
-        self,
-        path: str,
-        mode: str = "rb",
-        block_size: int | None = None,
-        autocommit: bool = True,
-        cache_options: dict[str, Any] | None = None,
-        cache_type: str = "readahead",
-        **kwargs: Any,
-    ) -> ReadFile | WriteFile:
-        at = self._find(path)
-        if mode == "rb":
-            opened = at.namespace.open(at.path)
-            return ReadFile(
-                self,
-                path,
-                opened,
-                info_of(at.namespace.name, opened.status),
-                block_size=block_size or self.blocksize,
-                cache_type=cache_type,
-                cache_options=cache_options,
-            )
-        if mode not in ("wb", "xb"):
-            raise NotSupported(
-                f"{path!r} cannot be opened with mode {mode!r}: a file is written once. Write a new"
-                " file, or replace the whole file"
-            )
-        return WriteFile(self, path, mode, at, autocommit=autocommit)
-
-    # one file
-
-    def cat_file(
-        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
-    ) -> bytes:
-        """Return the bytes of a file, or a slice of them. Negative numbers count from the end.
-
-        Raises `NotFound`, `IsADirectory`, `ObjectChanged`.
-        """
-        return read_slice(self._locations.open(self._strip_protocol(path)), start, end)
-
-    def get_file(
-        self,
-        rpath: str,
-        lpath: Any,
-        callback: Any = DEFAULT_CALLBACK,
-        outfile: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """Download a file, or make a local directory if `rpath` is one.
-
-        Args:
-            rpath: the file or directory.
-            lpath: the local path, or an open file.
-            callback: gets the size and the progress in bytes.
-            outfile: an open file to write to, instead of `lpath`.
-
-        Missing parent directories are made. If the download fails, no partial file remains.
-        """
-        if outfile is None and isfilelike(lpath):
-            outfile = lpath
-        opened = self._locations.open_unless_directory(self._strip_protocol(rpath))
-        if opened is None:
-            if outfile is not None:
-                raise IsADirectory(f"{rpath!r} is a directory and cannot be read into a file")
-            os.makedirs(lpath, exist_ok=True)
-            return
-        callback.set_size(opened.status.size)
-        with (
-            new_local_file(lpath) if outfile is None else nullcontext(outfile) as target,
-            contextlib.closing(read_blocks(opened, self.blocksize)) as blocks,
-        ):
-            for block in blocks:
-                target.write(block)
-                callback.relative_update(len(block))
-
-    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
-        """Make a file from bytes. With mode "create" it must be new (else `AlreadyExists`)."""
-        check_bytes(path, value)
-        if self._intrans:
-            with self.open(path, "xb" if mode == "create" else "wb") as file:
-                file.write(value)
-            return
-        at = self._find(path)
-        at.namespace.write(at.path, value, overwrite=mode != "create")
-
-    def put_file(
-        self,
-        lpath: str,
-        rpath: str,
-        callback: Any = DEFAULT_CALLBACK,
-        mode: str = "overwrite",
-        **kwargs: Any,
-    ) -> None:
-        """Upload a local file, or make a directory if `lpath` is one."""
-        if os.path.isdir(lpath):
-            self.makedirs(rpath, exist_ok=True)
-            return
-        with open(lpath, "rb") as source, self.open(rpath, "xb" if mode == "create" else "wb") as file:
-            callback.set_size(os.fstat(source.fileno()).st_size)
-            while block := source.read(self.blocksize):
-                callback.relative_update(file.write(block))
-
-    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copy a file, inside the store if possible; or make a directory if `path1` is one."""
-        opened = self._locations.open_unless_directory(self._strip_protocol(path1))
-        if opened is None:
-            self.makedirs(path2, exist_ok=True)
-            return
-        with self.open(path2, "wb") as file:
-            file.copy(opened, self._find(path1).namespace)
-
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty file. Without `truncate`, set only the modification time of an existing file."""
         if truncate:
@@ -504,159 +246,3 @@ class CommitlogFileSystem(AbstractFileSystem):
         except NotFound:
             with contextlib.suppress(AlreadyExists):  # another client has just made it
                 self.pipe_file(path, b"", mode="create")
-
-    # many files
-
-    def cat(
-        self,
-        path: Any,
-        recursive: bool = False,
-        on_error: str = "raise",
-        *,
-        batch_size: int | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Return the bytes of a file; for a list, pattern or directory, a dictionary by path.
-
-        Args:
-            path, recursive: see fsspec.
-            on_error: "raise" raises the first error; "return" returns errors in place of bytes; "omit"
-                leaves these files out.
-            batch_size: the number of files that are read concurrently.
-            kwargs: ``start`` and ``end``, as in `cat_file`.
-        """
-        plan = plan_call(self, "cat", path, recursive=recursive, **kwargs)
-        if plan.returned is None:
-            return self.cat_file(path, **kwargs)
-        paths = [each for (each,) in plan.pairs if not (recursive and each in plan.directories)]
-        found = self._bulk(batch_size).cat(paths, **kwargs)
-        if on_error == "return":
-            return found
-        errors = [each for each in found.values() if isinstance(each, Exception)]
-        if errors and on_error == "raise":
-            raise errors[0]
-        return {each: outcome for each, outcome in found.items() if not isinstance(outcome, Exception)}
-
-    def cat_ranges(
-        self,
-        paths: list[str],
-        starts: Any,
-        ends: Any,
-        max_gap: int | None = None,
-        on_error: str = "return",
-        *,
-        batch_size: int | None = None,
-        **kwargs: Any,
-    ) -> list[Any]:
-        """Return slices of files, read concurrently. All slices of a file are of the same version.
-
-        Args:
-            paths: the path of the file of each slice.
-            starts, ends: as in `cat_file`; one number for all slices, or a list with one for each.
-            max_gap: ignored, because each slice is read with its own request.
-            on_error: "return" returns errors in place of slices; otherwise the first error is raised.
-            batch_size: the number of slices that are read concurrently.
-        """
-        if not isinstance(paths, list):
-            raise TypeError("paths must be a list")
-        starts, ends = (
-            each if isinstance(each, list) else [each] * len(paths) for each in (starts, ends)
-        )
-        if not len(paths) == len(starts) == len(ends):
-            raise ValueError("paths, starts and ends differ in number")
-        stripped = [self._strip_protocol(path) for path in paths]
-        found = self._bulk(batch_size).cat_ranges(list(zip(stripped, starts, ends, strict=True)))
-        errors = [each for each in found if isinstance(each, Exception)]
-        if errors and on_error != "return":
-            raise errors[0]
-        return found
-
-    def get(
-        self,
-        rpath: Any,
-        lpath: Any,
-        recursive: bool = False,
-        callback: Any = DEFAULT_CALLBACK,
-        maxdepth: int | None = None,
-        *,
-        batch_size: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Download files, with fsspec's rules for target paths. Downloaded files stay after an error.
-
-        Args:
-            rpath, lpath, recursive, maxdepth: see fsspec.
-            callback: updated for each downloaded file, and branched to count its bytes. Only one thread
-                calls it at a time.
-            batch_size: the number of concurrent files.
-        """
-        plan = plan_call(self, "get", rpath, lpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
-        self._bulk(batch_size).get(plan, callback)
-
-    def pipe(
-        self,
-        path: Any,
-        value: bytes | None = None,
-        *,
-        batch_size: int | None = None,
-        mode: str = "overwrite",
-        **kwargs: Any,
-    ) -> None:
-        """Make a file from bytes, or several files if `path` is a dictionary of paths and bytes."""
-        values: dict[Any, Any] = path if isinstance(path, dict) else {path: value}
-        for name, each in values.items():
-            check_bytes(name, each)
-        stripped = {self._strip_protocol(name): each for name, each in values.items()}
-        self._bulk(batch_size).pipe(stripped, mode)
-
-    def put(
-        self,
-        lpath: Any,
-        rpath: Any,
-        recursive: bool = False,
-        callback: Any = DEFAULT_CALLBACK,
-        maxdepth: int | None = None,
-        *,
-        batch_size: int | None = None,
-        mode: str = "overwrite",
-        **kwargs: Any,
-    ) -> None:
-        """Upload local files, with fsspec's rules for target paths.
-
-        Args:
-            lpath, rpath, recursive, maxdepth: see fsspec.
-            callback: updated for each new file, and branched to count its bytes. Only one thread calls
-                it at a time.
-            batch_size: the number of concurrent files.
-            mode: "create": all files must be new.
-        """
-        plan = plan_call(self, "put", lpath, rpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
-        self._bulk(batch_size).put(plan, mode, callback)
-
-    def copy(
-        self,
-        path1: Any,
-        path2: Any,
-        recursive: bool = False,
-        maxdepth: int | None = None,
-        on_error: str | None = None,
-        *,
-        batch_size: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Copy files, with fsspec's rules for target paths.
-
-        Args:
-            path1, path2, recursive, maxdepth: see fsspec.
-            on_error: "ignore" skips files that no longer exist, and is the default with `recursive`;
-                "raise" raises their errors.
-            batch_size: the number of concurrent files.
-        """
-        plan = plan_call(self, "copy", path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
-        ignore_missing = on_error == "ignore" or (on_error is None and recursive)
-        self._bulk(batch_size).copy(plan, ignore_missing=ignore_missing)
-
-
-def _omit_missing(error: OSError) -> None:
-    if not isinstance(error, NotFound):
-        raise error

@@ -1,25 +1,23 @@
-"""Paths of the file system in their namespaces: lookups and listings, in the form of fsspec."""
+"""Paths in namespaces: lookups, listings and contents, in the form of fsspec."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 from commitlog.errors import ConfigurationError, InvalidPath, IsADirectory, NotFound
+from commitlog.filesystem.ports import Info
 from commitlog.namespace import Namespace, OpenFile, Status
 from commitlog.namespace.model.keys import Keys
 from commitlog.namespaces import list_namespaces, open_namespace
 from commitlog.paths import join
-from commitlog.transfer import NamespacePath
+from commitlog.transfer import NamespacePath, read_blocks, read_slice
 
-__all__ = ["Info", "Locations", "info_of"]
-
-#: The details of a path in the form of fsspec.
-Info: TypeAlias = dict[str, Any]
+__all__ = ["NamespaceLocations", "directory_info", "info_of", "time_of"]
 
 
-class Locations:
+class NamespaceLocations:
     """The paths ``NAMESPACE/PATH`` of one metadata table. Nothing is cached. Thread-safe.
 
     Each namespace is opened at its first use. The path "" stands for the list of namespaces.
@@ -62,7 +60,7 @@ class Locations:
     def info(self, path: str) -> Info:
         """Return the details of a file or directory. Raises `NotFound`."""
         if not path:
-            return _directory_info("")
+            return directory_info("")
         at = self.find(path)
         return info_of(at.namespace.name, at.namespace.stat(at.path))
 
@@ -78,7 +76,7 @@ class Locations:
     def entries(self, path: str) -> list[Info]:
         """Return the details of the entries of a directory, or of a file itself. Raises `NotFound`."""
         if not path:
-            return [_directory_info(name) for name in list_namespaces(self._metadata)]
+            return [directory_info(name) for name in list_namespaces(self._metadata)]
         at = self.find(path)
         return [info_of(at.namespace.name, status) for status in at.namespace.list(at.path)]
 
@@ -106,6 +104,24 @@ class Locations:
             return self.open(path)
         except IsADirectory:
             return None
+
+    def open_blocks(self, path: str, block_size: int) -> tuple[OpenFile, Generator[bytes]] | None:
+        """Open a file and return it with its blocks; None for a directory. Raises `NotFound`."""
+        opened = self.open_unless_directory(path)
+        return None if opened is None else (opened, read_blocks(opened, block_size))
+
+    def read(self, path: str, start: int | None, end: int | None) -> bytes:
+        """Return a slice of a file. Raises `NotFound`, `IsADirectory`, `ObjectChanged`."""
+        return read_slice(self.open(path), start, end)
+
+    def details(self, path: str, opened: OpenFile) -> Info:
+        """Return the details of an open file. Sends no request."""
+        return info_of(self.find(path).namespace.name, opened.status)
+
+    def write(self, path: str, value: bytes, *, overwrite: bool) -> None:
+        """Make a file from bytes; see `Namespace.write`."""
+        at = self.find(path)
+        at.namespace.write(at.path, value, overwrite=overwrite)
 
     def make_directories(self, path: str, *, exist_ok: bool) -> None:
         """Make a directory and its missing parents. Raises `AlreadyExists`."""
@@ -145,16 +161,17 @@ def info_of(namespace: str, status: Status) -> Info:
         "id": status.id,
         "version": status.version,
         "etag": status.etag,
-        "created": _time(status.created),
-        "modified": _time(status.modified),
+        "created": time_of(status.created),
+        "modified": time_of(status.modified),
         "mtime": status.modified / 1000,  # the name that pyarrow reads
     }
 
 
-def _directory_info(name: str) -> Info:
+def directory_info(name: str) -> Info:
     """Return the details of a directory that need no request."""
     return {"name": name, "size": 0, "type": "directory"}
 
 
-def _time(milliseconds: int) -> datetime:
+def time_of(milliseconds: float) -> datetime:
+    """Return the time of a number of milliseconds since the epoch."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)

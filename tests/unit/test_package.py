@@ -99,7 +99,13 @@ def test_the_wheel_has_its_license_and_its_command(built: Built) -> None:
         entries = configparser.ConfigParser()
         entries.read_string(archive.read(name).decode())
     assert dict(entries["console_scripts"]) == {"commitlog": "commitlog.__main__:main"}
-    assert dict(entries["fsspec.specs"]) == {"commitlog": "commitlog.filesystem:CommitlogFileSystem"}
+    classes = {name: value.rpartition(":")[2] for name, value in entries["fsspec.specs"].items()}
+    assert classes == {
+        "commitlog": "CommitlogFileSystem",
+        "commitlog+file": "LocalStoreFileSystem",
+        "commitlog+memory": "MemoryStoreFileSystem",
+        "commitlog+s3": "S3StoreFileSystem",
+    }
 
 
 def test_the_source_distribution_can_be_tested_and_read(built: Built) -> None:

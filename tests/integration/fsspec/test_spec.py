@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fsspec.tests.abstract import (
@@ -15,28 +16,44 @@ from fsspec.tests.abstract import (
     AbstractPutTests,
 )
 
-from commitlog.filesystem import CommitlogFileSystem
+from commitlog.filesystem import CommitlogFileSystem, LocalStoreFileSystem, MemoryStoreFileSystem
 from commitlog.namespaces import create_namespace
 
 
 class _Fixtures(AbstractFixtures):
-    @pytest.fixture
-    def fs(self, tmp_path: Path) -> Iterator[CommitlogFileSystem]:
-        url = f"memory://{tmp_path.name}"
-        with create_namespace("lake", store=url, metadata=url, log=False):  # there as long as it is open
-            yield CommitlogFileSystem(url, skip_instance_cache=True)
+    @pytest.fixture(params=["namespace", "memory", "file"])
+    def kind(self, request: pytest.FixtureRequest) -> str:
+        """A namespace, or a plain store."""
+        kind: str = request.param
+        return kind
 
     @pytest.fixture
-    def fs_path(self) -> str:
-        return "lake"
+    def fs(self, kind: str, tmp_path: Path) -> Iterator[Any]:
+        if kind == "memory":
+            yield MemoryStoreFileSystem(skip_instance_cache=True)
+        elif kind == "file":
+            yield LocalStoreFileSystem(root=f"{tmp_path}/lake", skip_instance_cache=True)
+        else:
+            url = f"memory://{tmp_path.name}"
+            # there as long as it is open
+            with create_namespace("lake", store=url, metadata=url, log=False):
+                yield CommitlogFileSystem(url, skip_instance_cache=True)
+
+    @pytest.fixture
+    def fs_path(self, kind: str, tmp_path: Path) -> str:
+        return f"{tmp_path}/lake" if kind == "file" else "lake"
 
     @pytest.fixture
     def fs_join(self) -> Callable[..., str]:
         return lambda *names: "/".join(names)
 
+    @pytest.fixture
+    def supports_empty_directories(self, kind: str) -> bool:
+        return kind == "namespace"
+
 
 class TestCopy(_Fixtures, AbstractCopyTests):
-    """Copying from namespace to namespace."""
+    """Copying within a file system."""
 
 
 class TestGet(_Fixtures, AbstractGetTests):
