@@ -12,7 +12,7 @@ import io
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -213,7 +213,7 @@ class WriteFile(AbstractBufferedFile):
 
 
 class FileTransaction(Transaction):
-    """A transaction that hands its files to `BaseFileSystem.publish` at its end.
+    """A transaction that hands its files to `publish` at its end, by default to the file system's.
 
     Not thread-safe: it belongs to one file system, and fsspec gives each thread its own.
     """
@@ -236,7 +236,7 @@ class FileTransaction(Transaction):
         self.files = deque()
         try:
             if commit:
-                self.fs.publish(files)
+                self.publish(files)
             else:
                 for file in files:
                     file.discard()
@@ -244,6 +244,10 @@ class FileTransaction(Transaction):
             self.fs._intrans = False
             self.fs._transaction = None
             self.fs = None
+
+    def publish(self, files: Sequence[WriteFile]) -> None:
+        """Make the files, which may include open and discarded ones."""
+        self.fs.publish(files)
 
 
 class _CompressedFile:

@@ -22,8 +22,9 @@ from commitlog.errors import (
 )
 from commitlog.filesystem.base import BaseFileSystem
 from commitlog.filesystem.file import WriteFile
+from commitlog.filesystem.ports import Target
 from commitlog.filesystem.store_locations import StoreLocations
-from commitlog.filesystem.transactions import publish_in_order
+from commitlog.filesystem.transactions import OutputTransaction, publish_in_order
 from commitlog.transfer import is_copied_by_store
 from commitlog.urls import (
     OBJECT_OPTIONS,
@@ -42,6 +43,8 @@ class StoreFileSystem(BaseFileSystem):
 
     Args:
         commit, table: how conditional writes are enforced; see `commitlog.connect`.
+        output: the path of the directory of an `Output`. Files that are written in a transaction become
+            a job of it, all or none; see `OutputTransaction`. None: they are made in order.
         block_size: the minimum number of bytes that an open file reads, unless `open` overrides it, and
             the number of bytes that are copied at a time.
         batch_size: the number of concurrent files in calls for many files, unless the call overrides it;
@@ -60,8 +63,8 @@ class StoreFileSystem(BaseFileSystem):
 
     Non-guarantees: the names of a store are not a tree. Nothing but one object is atomic: not `mv` (a
     copy and a removal for each object), not ``rm(recursive=True)``, and not a transaction of several
-    files, see `publish_in_order`. `mkdir` does nothing, so it excludes nobody. Writes without a
-    condition (mode ``w``) replace what is there, and are not held up by a lease.
+    files without `output`, see `publish_in_order`. `mkdir` does nothing, so it excludes nobody. Writes
+    without a condition (mode ``w``) replace what is there, and are not held up by a lease.
 
     See docs/filesystem.md. Instances can be pickled, and used after a fork; the pickle contains the
     options. Several threads can share an instance, except in a transaction.
@@ -77,6 +80,7 @@ class StoreFileSystem(BaseFileSystem):
         *,
         commit: str = "auto",
         table: str | None = None,
+        output: str | None = None,
         block_size: int | None = None,
         batch_size: int | None = None,
         **storage_options: Any,
@@ -96,6 +100,18 @@ class StoreFileSystem(BaseFileSystem):
             in_groups=False,
             **storage_options,
         )
+        self._output = output
+        if output is not None:
+            self.transaction_type = OutputTransaction
+
+    def _target(self, path: str, *, autocommit: bool) -> Target:
+        place = self._locations.find(self._strip_protocol(path))
+        if autocommit or self._output is None or not self._intrans:
+            return place
+        found: Target = self.transaction.target(
+            place, self._locations.find(self._strip_protocol(self._output))
+        )
+        return found
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._shown})"

@@ -52,10 +52,10 @@ class StoreLocations:
         Raises `InvalidPath` if it names no store, and the errors of `commitlog.connect`.
         """
         if self._root is not None:
-            root, rest = self._root, f"{path}/".removeprefix(f"{self._root}/")
-            if len(rest) > len(path) and path != "/":
+            root = self._root
+            if path != root and not path.startswith(join(root, "")):
                 raise InvalidPath(f"path {path!r} is not below the root {root!r} of the file system")
-            rest = rest.rstrip("/")
+            rest = path.removeprefix(root).lstrip("/")
         else:
             root, _, rest = path.partition("/")
             if not root:

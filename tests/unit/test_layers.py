@@ -62,6 +62,7 @@ CONFINED = {
     "click": {"cli"},
     "greenlet": {"testing"},
     "fsspec": {"filesystem"},
+    "zarr": {"filesystem"},
     "opentelemetry": {"_util"},
 }
 
