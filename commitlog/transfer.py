@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
@@ -369,6 +369,10 @@ class ContentWriter:
     def __init__(self, block_size: int = BLOCK_SIZE) -> None:
         self._block_size = block_size
         self._slots = threading.Semaphore(_LARGE_FILES)
+
+    def slot(self, size: int) -> AbstractContextManager[object]:
+        """Return a context in which a file of `size` bytes can be sent. A large one waits for others."""
+        return self._slots if size >= self._block_size else nullcontext()
 
     def write(
         self,

@@ -162,7 +162,9 @@ class Bulk:
 
         self._make(
             values,
-            one=lambda value, path, _: self._fs.pipe_file(path, value, mode),
+            one=lambda value, path, _: self._one(
+                memoryview(value).nbytes, self._fs.pipe_file, path, value, mode
+            ),
             store=store,
             overwrite=not exclusive,
         )
@@ -184,13 +186,21 @@ class Bulk:
         self._make(
             sources,
             directories={path for path, local in sources.items() if os.path.isdir(local)},
-            one=lambda local, path, progress: self._fs.put_file(
-                local, path, callback=progress, mode=mode
+            one=lambda local, path, progress: self._one(
+                os.path.getsize(local),
+                partial(self._fs.put_file, callback=progress, mode=mode),
+                local,
+                path,
             ),
             store=store,
             overwrite=not exclusive,
             callback=callback,
         )
+
+    def _one(self, size: int, call: Callable[..., object], *arguments: Any) -> None:
+        """Call `call` for a file of `size` bytes; few large files are sent at a time."""
+        with self._writer.slot(size):
+            call(*arguments)
 
     def copy(self, plan: Plan, *, ignore_missing: bool) -> None:
         """Copy files and make directories. A source that no longer exists can be ignored."""

@@ -61,7 +61,7 @@ def _create_array(fs: Any, path: str, race: Race) -> None:
     import zarr
     from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
-    from commitlog.filesystem.zarr_store import WriteOnceZarrStore
+    from commitlog.filesystem import WriteOnceZarrStore
 
     store = WriteOnceZarrStore(AsyncFileSystemWrapper(fs, asynchronous=True), path=race.directory)
     zarr.create_array(

@@ -544,7 +544,7 @@ def test_the_requests_of_the_page(ministack: Ministack, tmp_path: Path) -> None:
             proxy.requests()
             call()
             sent = " ".join(each.split()[0] for each in proxy.requests())
-            print("REQ", name, sent)
+            assert f"| {name} | {sent} |" in page, sent
         fs.close()
 
 
@@ -553,7 +553,7 @@ def test_the_zarr_stores_create_keys_once(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     from zarr.core.sync import sync
 
-    from commitlog.filesystem.zarr_store import WriteOnceZarrStore, ZarrStore
+    from commitlog.filesystem import WriteOnceZarrStore, ZarrStore
 
     url = f"commitlog+memory://{tmp_path.name}/a.zarr"
     store, once = ZarrStore.from_url(url), WriteOnceZarrStore.from_url(url)
