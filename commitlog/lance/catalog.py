@@ -17,11 +17,9 @@ from commitlog._util.frozen_map import FrozenMap, frozen_map
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
-    CommitError,
     ConfigurationError,
     CorruptRecord,
     DirectoryNotEmpty,
-    NotFound,
 )
 from commitlog.oplog.codec import ADVICE, Document, decode, encode
 from commitlog.paths import check_path, join
@@ -110,7 +108,9 @@ class Catalog:
         info = self._store.head(path)
         page = self._store.list_page(f"{_directory(names)}/", limit=2)
         if any(found.path != path for found in page.objects):
-            raise DirectoryNotEmpty(f"namespace {_show(names)} has tables or namespaces: drop them first")
+            raise DirectoryNotEmpty(
+                f"namespace {_show(names)} has tables or namespaces: drop them first"
+            )
         self._store.delete_if_match(path, etag=info.etag)
 
     def children(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -159,9 +159,7 @@ class Catalog:
         if location.split("/", 1)[0] == _ROOT:
             raise ConfigurationError(f"a table cannot be in {_ROOT!r}, which has the catalog")
         body = {"location": location, "properties": dict(properties)}
-        result = self._store.put_if_absent(
-            path, encode(Document(_TABLE_KIND, body)), content_type=_JSON
-        )
+        result = self._store.put_if_absent(path, encode(Document(_TABLE_KIND, body)), content_type=_JSON)
         return TableRecord(location=location, properties=properties, etag=result.etag)
 
     def table(self, names: Sequence[str]) -> TableRecord:

@@ -116,7 +116,7 @@ _ERRORS: tuple[tuple[type[CommitError], type[LanceNamespaceError]], ...] = (
 )
 
 
-class CommitlogNamespace(LanceNamespace):  # type: ignore[misc]
+class CommitlogNamespace(LanceNamespace):
     """A namespace of Lance over a `ConditionalStore`. Thread-safe.
 
     Pass it to Lance: ``lance.write_dataset(data, namespace_client=namespace, table_id=["events"])``, and
@@ -136,12 +136,12 @@ class CommitlogNamespace(LanceNamespace):  # type: ignore[misc]
 
     Guarantees: each version of a table is created once, by one writer. So with all writers of a table
     using such a namespace, with the same table of leases, no committed row is lost to another commit. An
-    answer that was lost makes neither a conflict nor a duplicate: Lance succeeds, or says that the result
-    is unknown, and then retries nothing.
+    answer that was lost makes neither a conflict nor a duplicate: Lance succeeds, or reports an unknown
+    result and does not try again.
 
     Non-guarantees: see `TableVersions` and `Catalog`. Tags, and the properties of branches, are written
-    by Lance itself, without this class. Lance reports an error that proves that nothing happened, as that
-    of a store that is down, as unknown, too; the log of this module has the error itself.
+    by Lance itself, without this class. Lance reports an unknown result, too, for an error that proves
+    that nothing happened, such as that of a store that is down. The log of this module has that error.
 
     Raises:
         ConfigurationError: an argument is wrong, or Lance cannot reach the store.
@@ -515,7 +515,7 @@ def _translated(
     try:
         yield
     except CommitError as error:
-        named = (
+        named: tuple[tuple[type[CommitError], type[LanceNamespaceError]], ...] = (
             (AlreadyExists, exists),
             (NotFound, missing),
             (DirectoryNotEmpty, NamespaceNotEmptyError),

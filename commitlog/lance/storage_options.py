@@ -42,7 +42,9 @@ class LanceStorage:
         client: Boto3Client | None = None,
     ) -> None:
         if url.scheme not in ("s3", "file"):
-            raise ConfigurationError(f"Lance cannot reach {url.scheme}:// stores: use s3:// or a directory")
+            raise ConfigurationError(
+                f"Lance cannot reach {url.scheme}:// stores: use s3:// or a directory"
+            )
         self._url = url
         self._clock = clock
         self._extra = dict(extra)

@@ -11,6 +11,7 @@ success is compared with what is stored.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -37,7 +38,7 @@ _DETACHED: Final = 2**63
 _NAME = re.compile(r"([0-9]+)\.manifest")
 _STAGED = re.compile(r"[0-9]+\.manifest-[0-9A-Za-z-]+")
 _V2_DIGITS: Final = 20
-#: Names on the first page of a search for the latest version: other writers' staged manifests come first.
+#: Names on a page of a search for the latest version; staged manifests may come first.
 _FEW: Final = 20
 _BRANCH = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
 
@@ -78,9 +79,7 @@ class TableVersions:
     than a commit takes.
     """
 
-    def __init__(
-        self, store: ConditionalStore, location: str, *, branch: str | None = None
-    ) -> None:
+    def __init__(self, store: ConditionalStore, location: str, *, branch: str | None = None) -> None:
         self._store = store
         if branch is not None and (not _BRANCH.fullmatch(branch) or ".." in branch):
             raise ConfigurationError(f"{branch!r} is not the name of a branch")
@@ -148,10 +147,8 @@ class TableVersions:
         raise AlreadyExists(f"another writer created {target!r}; nothing was written") from failure
 
     def _discard(self, source: str) -> None:
-        try:
+        with contextlib.suppress(CommitError):  # Lance's `cleanup_old_versions` removes it
             self._store.delete(source)
-        except CommitError:
-            pass  # Lance's `cleanup_old_versions` removes it
 
     def find(self, version: int) -> Manifest | None:
         """Return the manifest of a version, of either naming scheme; or None if there is none."""
@@ -214,7 +211,10 @@ class TableVersions:
         chosen = [
             manifest
             for manifest in manifests
-            if any(start <= manifest.version and (end < 0 or manifest.version < end) for start, end in wanted)
+            if any(
+                start <= manifest.version and (end < 0 or manifest.version < end)
+                for start, end in wanted
+            )
         ]
         if manifests and manifests[0] in chosen:
             raise NotSupported(

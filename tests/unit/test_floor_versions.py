@@ -16,7 +16,7 @@ from support.project import ROOT
 FLOORS = ROOT / "tests/floors.txt"
 
 #: Extras for users. Extras for tests, benchmarks and docs have no floor.
-EXTRAS = ("avro", "fsspec", "otel", "simulator", "spark")
+EXTRAS = ("avro", "fsspec", "lance", "otel", "simulator", "spark")
 
 #: The first version with all parts of the package, which older declared versions have only some of.
 #: Those are in tests/spark/versions.
@@ -39,6 +39,7 @@ TESTS = {
     ),
     "pyarrow, fastavro": ("tests/unit/spark",),
     "opentelemetry-api": ("tests/unit/_util/test_tracing.py",),
+    "pylance": ("tests/unit/lance",),
     "fsspec, greenlet": (
         # The clients in test_clients.py are not installed.
         "tests/integration/fsspec/test_spec.py",

@@ -25,7 +25,7 @@ LAYERS = (
     {"namespace"},
     {"namespaces"},
     {"transfer", "status"},
-    {"spark", "filesystem"},
+    {"spark", "filesystem", "lance"},
     {"testing"},
     {"cost"},
     {"cli"},
@@ -63,6 +63,8 @@ CONFINED = {
     "greenlet": {"testing"},
     "fsspec": {"filesystem"},
     "zarr": {"filesystem"},
+    "lance": set(),
+    "lance_namespace": {"lance"},
     "opentelemetry": {"_util"},
 }
 
