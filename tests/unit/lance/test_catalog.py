@@ -1,0 +1,113 @@
+"""The records of namespaces and tables."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from commitlog.commit import ConditionalStore
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    CorruptRecord,
+    DirectoryNotEmpty,
+    NotFound,
+)
+from commitlog.lance.catalog import Catalog
+from commitlog.stores import MemoryStore
+
+
+@pytest.fixture
+def store() -> ConditionalStore:
+    """A store in memory."""
+    return ConditionalStore(MemoryStore())
+
+
+@pytest.fixture
+def catalog(store: ConditionalStore) -> Catalog:
+    """A catalog in it, with predictable ids."""
+    numbers = count(1)
+    return Catalog(store, new_id=lambda: f"{next(numbers):012}")
+
+
+def test_a_table_is_declared_once(catalog: Catalog) -> None:
+    """The second caller is refused, and the record is that of the first."""
+    first = catalog.declare(["t"], properties={"owner": "A"})
+    with pytest.raises(AlreadyExists):
+        catalog.declare(["t"], properties={"owner": "B"})
+    assert catalog.table(["t"]) == first
+    assert first.location == "t-000000000001.lance"
+
+
+def test_a_table_that_is_created_again_has_another_directory(
+    store: ConditionalStore, catalog: Catalog
+) -> None:
+    """So a late write of the dropped table does not reach it."""
+    before = catalog.declare(["t"])
+    store.put(f"{before.location}/data/a", b"rows")
+    catalog.delete_files(catalog.remove(["t"]))
+    after = catalog.declare(["t"])
+    assert after.location != before.location
+    assert [info.path for info in store.list()] == ["_catalog/t.json"]
+
+
+def test_namespaces_hold_namespaces_and_tables(catalog: Catalog) -> None:
+    """Listings are sorted, and a namespace that holds something is not dropped."""
+    catalog.create_namespace(["a"], {"x": "1"})
+    catalog.create_namespace(["a", "b"], {})
+    for table in ("t2", "t1"):
+        catalog.declare(["a", table])
+    assert catalog.children([]) == (["a"], [])
+    assert catalog.children(["a"]) == (["b"], ["t1", "t2"])
+    assert catalog.namespace(["a"]) == {"x": "1"}
+    with pytest.raises(DirectoryNotEmpty):
+        catalog.drop_namespace(["a"])
+    catalog.drop_namespace(["a", "b"])
+    for table in ("t1", "t2"):
+        catalog.remove(["a", table])
+    catalog.drop_namespace(["a"])
+    assert catalog.children([]) == ([], [])
+
+
+def test_what_is_missing_is_reported(catalog: Catalog) -> None:
+    """Nothing is created in a namespace that does not exist."""
+    for call in (
+        lambda: catalog.table(["t"]),
+        lambda: catalog.remove(["t"]),
+        lambda: catalog.declare(["a", "t"]),
+        lambda: catalog.create_namespace(["a", "b"], {}),
+        lambda: catalog.drop_namespace(["a"]),
+        lambda: catalog.children(["a"]),
+        lambda: catalog.namespace(["a"]),
+    ):
+        with pytest.raises(NotFound):
+            call()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "_catalog", "a.json", "ü", "a" * 101, "-a"])
+def test_a_name_that_a_store_or_url_could_change_is_refused(catalog: Catalog, name: str) -> None:
+    """Such as one with a slash, or one of the catalog's own."""
+    with pytest.raises(ConfigurationError, match="cannot name a table"):
+        catalog.declare([name])
+    with pytest.raises(ConfigurationError, match="cannot name a table"):
+        catalog.create_namespace([name], {})
+
+
+def test_the_root_is_neither_created_nor_dropped(catalog: Catalog) -> None:
+    """It always exists, and is no table."""
+    with pytest.raises(AlreadyExists):
+        catalog.create_namespace([], {})
+    with pytest.raises(ConfigurationError):
+        catalog.drop_namespace([])
+    with pytest.raises(ConfigurationError):
+        catalog.table([])
+    with pytest.raises(ConfigurationError):
+        catalog.declare(["t"], location="_catalog/x")
+
+
+def test_a_damaged_record_is_reported(store: ConditionalStore, catalog: Catalog) -> None:
+    """It is not taken for a missing table."""
+    store.put("_catalog/t.json", b'{"format": 1}')
+    with pytest.raises(CorruptRecord):
+        catalog.table(["t"])
