@@ -16,6 +16,7 @@ from mutation.ingest_cleaning import INGEST_CLEANING
 from mutation.ingest_epochs import INGEST_EPOCHS
 from mutation.ingest_listing import INGEST_LISTING
 from mutation.ingest_notifications import INGEST_NOTIFICATIONS
+from mutation.lance import LANCE
 from mutation.lease_acquire import LEASE_ACQUIRE
 from mutation.lease_timeouts import LEASE_TIMEOUTS, SURVIVORS
 from mutation.lease_writes import LEASE_WRITES
@@ -41,6 +42,7 @@ GROUPS: Mapping[str, tuple[Mutant, ...]] = {
     "Operation logs": OPLOG,
     "Sources": (*INGEST_LISTING, *INGEST_EPOCHS, *INGEST_CLEANING, *INGEST_NOTIFICATIONS),
     "Namespaces": (*NAMESPACE_NAMES, *NAMESPACE_MOVES, *NAMESPACE_BINDINGS, *NAMESPACE_MAINTENANCE),
+    "Lance tables": LANCE,
 }
 
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for group in GROUPS.values() for mutant in group)

@@ -1,0 +1,39 @@
+"""Two writers of one version of a Lance table, in every run with one fault."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from commitlog.testing.sim import Fault, Faults, Simulation, explore
+from sim.lance.actions import commit
+from sim.leases.world import world_of
+from support.selection import one_in
+
+FAULTS = (
+    Fault.LOST_REQUEST,
+    Fault.LOST_RESPONSE,
+    Fault.DELAYED,
+    Fault.DUPLICATED,
+    Fault.REPEATED,
+    Fault.FAILED_AFTER,
+    Fault.CONFLICT,
+    Fault.CRASHED,
+)
+
+
+@pytest.mark.parametrize("mode", ["native", "lease"])
+@pytest.mark.parametrize("fault", one_in(2, FAULTS), ids=lambda fault: fault.name.lower())
+def test_a_version_has_one_creator(fault: Fault, mode: Any) -> None:
+    """No other outcome than that of the version that is there, whatever answer is lost."""
+    world = world_of(
+        {"A": commit(), "B": commit()},
+        simulation=partial(Simulation, faults=Faults(rates={fault: 0.1}, most=1), patience=2.0),
+        mode=mode,
+    )
+    found = explore(world)
+    assert found.complete
+    assert found.ends
+    assert not found.violations, found.violations[0].error
