@@ -79,8 +79,9 @@ def connect(
         clock: the clock; by default the clock of this machine.
         backoff: the retry policy for failed attempts.
         object_options: how S3 stores objects: ``storage_class``, ``server_side_encryption``,
-            ``sse_kms_key_id``, ``bucket_key``, ``tagging``, ``acl``, ``request_payer``, ``checksum``.
-            They override those in `url`. See docs/stores.md.
+            ``sse_kms_key_id``, ``bucket_key``, ``tagging``, ``acl``, ``request_payer``, ``checksum``;
+            and ``dialect``, the headers of conditions. They override those in `url`. See
+            docs/stores.md.
 
     Raises:
         ConfigurationError: an argument is wrong, or two arguments contradict each other.

@@ -37,6 +37,7 @@ OBJECT_OPTIONS = frozenset(
         "acl",
         "bucket_key",
         "checksum",
+        "dialect",
         "request_payer",
         "server_side_encryption",
         "sse_kms_key_id",

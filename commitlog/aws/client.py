@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from commitlog._util.tracing import OpenSpan, begin_span
 from commitlog.aws.connections import ConnectionPool, FailedRequest, PendingResponse, Response
 from commitlog.aws.session import AwsSession
-from commitlog.aws.signing import MAX_EXPIRES, Signer, canonical_query
+from commitlog.aws.signing import AWS4, GOOG4, MAX_EXPIRES, Signer, canonical_query
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, ConfigurationError
 
@@ -47,6 +47,7 @@ class AwsClient:
         self._clock = clock
         self._root = parts.path.rstrip("/")
         self._signer = Signer(service, session.region)
+        self._google_signer = Signer("storage", session.region, scheme=GOOG4)
         self._s3 = service == "s3"
         self._wire = ConnectionPool(
             url,
@@ -66,6 +67,7 @@ class AwsClient:
         query: Mapping[str, str] = _EMPTY,
         headers: Mapping[str, str] = _EMPTY,
         body: bytes | bytearray | memoryview = b"",
+        google: bool = False,
     ) -> PendingResponse:
         """Sign the request in its headers and send it; return its pending response.
 
@@ -75,18 +77,23 @@ class AwsClient:
             query: names and values, not encoded.
             headers: names in lower case; all of them are signed.
             body: the body.
+            google: sign it as Google Cloud Storage documents, with headers ``x-goog-`` in place of
+                ``x-amz-``.
         """
         path = self._root + path
         signed = {"host": self._wire.host, **headers}
+        if google:
+            signed = GOOG4.renamed(signed)
         payload = sha256(body).hexdigest()
         if self._s3:
-            signed["x-amz-content-sha256"] = payload
+            signed[f"{(GOOG4 if google else AWS4).prefix}content-sha256"] = payload
         try:
             credentials = self._session.credentials()
         except CommitError as error:
             return FailedRequest(error)
         text = canonical_query(query)
-        self._signer.sign_headers(method, path, text, signed, payload, credentials, self._clock.epoch())
+        signer = self._google_signer if google else self._signer
+        signer.sign_headers(method, path, text, signed, payload, credentials, self._clock.epoch())
         del signed["host"]
         return self._begin(method, path, text, signed, body)
 

@@ -3,7 +3,8 @@
 botocore's own signers take several times as long per request and read the clock themselves; a property
 test shows that they compute the same signatures as this module. Source of the rules: "AWS Signature
 Version 4 for API requests" (IAM User Guide) and, for queries, "Authenticating Requests: Using Query
-Parameters" (Amazon S3 API Reference).
+Parameters" (Amazon S3 API Reference). Google's variant of it, with other names, is in "Signatures"
+(https://docs.cloud.google.com/storage/docs/authentication/signatures).
 """
 
 from __future__ import annotations
@@ -15,17 +16,53 @@ from hashlib import sha256
 from typing import TypeAlias
 from urllib.parse import quote
 
+from attrs import frozen
+
 from commitlog.aws.session import Credentials
 
-__all__ = ["MAX_EXPIRES", "Signer", "canonical_query", "encode_path"]
+__all__ = ["AWS4", "GOOG4", "MAX_EXPIRES", "Scheme", "Signer", "canonical_query", "encode_path"]
 
 #: Longest life of a signed query, in seconds.
 MAX_EXPIRES = 7 * 24 * 3600
 
 #: The value in place of the hash of the body if a query is signed.
 _UNSIGNED = "UNSIGNED-PAYLOAD"
-_ALGORITHM = "AWS4-HMAC-SHA256"
 _KeyCache: TypeAlias = tuple[str, str, str, bytes]
+
+
+@frozen
+class Scheme:
+    """The names in a signature.
+
+    Attributes:
+        name: begins the algorithm and the key, and in lower case the end of the scope.
+        prefix: begins the names of extension headers.
+    """
+
+    name: str
+    prefix: str
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the algorithm."""
+        return f"{self.name}-HMAC-SHA256"
+
+    def renamed(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return headers with the prefix of this scheme in place of Amazon's.
+
+        >>> GOOG4.renamed({"x-amz-acl": "private", "host": "a"})
+        {'x-goog-acl': 'private', 'host': 'a'}
+        """
+        return {
+            self.prefix + name.removeprefix(AWS4.prefix) if name.startswith(AWS4.prefix) else name: value
+            for name, value in headers.items()
+        }
+
+
+#: Signatures of AWS, with headers ``x-amz-``.
+AWS4 = Scheme("AWS4", "x-amz-")
+#: Signatures of Google Cloud Storage by an HMAC key, with headers ``x-goog-``.
+GOOG4 = Scheme("GOOG4", "x-goog-")
 
 
 def encode_path(path: str) -> str:
@@ -54,10 +91,18 @@ class Signer:
     """Signs requests to one service in one region. Thread-safe.
 
     Header names are in lower case. All headers are signed; `host` must be among them.
+
+    Args:
+        service: the service in the scope of signatures, such as ``s3``.
+        region: the region in the scope.
+        scheme: the names in signatures.
     """
 
-    def __init__(self, service: str, region: str) -> None:
-        self._scope = f"{region}/{service}/aws4_request"
+    def __init__(self, service: str, region: str, *, scheme: Scheme = AWS4) -> None:
+        self._scheme = scheme
+        self._algorithm = scheme.algorithm
+        self._end = f"{scheme.name.lower()}_request"
+        self._scope = f"{region}/{service}/{self._end}"
         self._service = service
         self._region = region
         self._key: _KeyCache = ("", "", "", b"")
@@ -84,14 +129,14 @@ class Signer:
             epoch: date of the request in epoch seconds.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(epoch))
-        headers["x-amz-date"] = stamp
+        headers[f"{self._scheme.prefix}date"] = stamp
         if credentials.token:
-            headers["x-amz-security-token"] = credentials.token
+            headers[f"{self._scheme.prefix}security-token"] = credentials.token
         names, canonical = _canonical_headers(headers)
         request = f"{method}\n{path}\n{query}\n{canonical}\n{names}\n{payload}"
         signature = self._signature(request, stamp, credentials)
         headers["authorization"] = (
-            f"{_ALGORITHM} Credential={credentials.access_key}/{stamp[:8]}/{self._scope}, "
+            f"{self._algorithm} Credential={credentials.access_key}/{stamp[:8]}/{self._scope}, "
             f"SignedHeaders={names}, Signature={signature}"
         )
 
@@ -107,13 +152,13 @@ class Signer:
     ) -> str:
         """Return the query string of a request that is refused `seconds` seconds after `epoch`.
 
-        The body is not signed, but a header with its checksum can be.
+        The body is not signed, but a header with its checksum can be. Only with `AWS4`.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(epoch))
         names, canonical = _canonical_headers(headers)
         signed = {
             **query,
-            "X-Amz-Algorithm": _ALGORITHM,
+            "X-Amz-Algorithm": self._algorithm,
             "X-Amz-Credential": f"{credentials.access_key}/{stamp[:8]}/{self._scope}",
             "X-Amz-Date": stamp,
             "X-Amz-Expires": str(seconds),
@@ -131,12 +176,12 @@ class Signer:
         known_secret, known_day, scope, key = self._key
         if known_secret != secret or known_day != day:
             scope = f"{day}/{self._scope}"
-            key = f"AWS4{secret}".encode()
-            for part in (day, self._region, self._service, "aws4_request"):
+            key = f"{self._scheme.name}{secret}".encode()
+            for part in (day, self._region, self._service, self._end):
                 key = hmac.digest(key, part.encode(), "sha256")
             # One assignment, so that another thread sees a complete tuple.
             self._key = (secret, day, scope, key)
-        text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{sha256(request.encode()).hexdigest()}"
+        text = f"{self._algorithm}\n{stamp}\n{scope}\n{sha256(request.encode()).hexdigest()}"
         return hmac.digest(key, text.encode(), "sha256").hex()
 
 

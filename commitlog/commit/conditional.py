@@ -17,7 +17,14 @@ from commitlog._util.tracing import Attributes, traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.bucket_identity import BucketIdentity, Root
 from commitlog.commit.lease_committer import LeaseCommitter
-from commitlog.commit.mutation import Committer, Mutation, bare, contradiction, holds, quoted
+from commitlog.commit.mutation import (
+    Committer,
+    Mutation,
+    contradiction,
+    holds,
+    matching,
+    quoted,
+)
 from commitlog.commit.native_committer import NativeCommitter
 from commitlog.commit.probe_cache import ProbeCache, StoredReports
 from commitlog.commit.probe_report import Kind, ProbeReport
@@ -222,6 +229,16 @@ class ConditionalStore:
         if self._probe_cache.findings is None:
             raise ConfigurationError("there is no table for the probe report")
         self._probe_cache.findings.replace(probe_report)
+
+    def stored_probe_report(self) -> ProbeReport:
+        """Return the results that the table keeps for all its clients; without rows if it has none.
+
+        Nothing is measured. But a table that does not know the bucket yet gets to know it, see
+        `BucketIdentity`. Raises `ConfigurationError` if there is no table, and `CorruptRecord`.
+        """
+        if self._probe_cache.findings is None:
+            raise ConfigurationError("there is no table that could have a probe report")
+        return self._probe_cache.findings.report()
 
     # -- conditional -------------------------------------------------------------------------------
 
@@ -497,13 +514,15 @@ class ConditionalStore:
     # -- inside ------------------------------------------------------------------------------------
 
     def _spelled(self, mutation: Mutation) -> Condition:
-        """Return the condition of a native mutation, its etag with quotes or without."""
+        """Return the condition of a native mutation in a dialect that the store honours."""
         condition = mutation.condition
+        kind = Kind.of(mutation.operation, condition)
+        dialect = None if kind is None else self._probe_cache.dialect(kind)
+        if dialect is None or dialect is condition.dialect:
+            return condition
         if isinstance(condition, IfMatch):
-            kind = Kind.of(mutation.operation, condition)
-            if kind is not None and self._probe_cache.needs_bare(kind):
-                return IfMatch(bare(condition.etag))
-        return condition
+            return matching(condition.etag, dialect)
+        return IfAbsent(dialect)
 
     def _put(
         self,

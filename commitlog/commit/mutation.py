@@ -15,7 +15,9 @@ from attrs import frozen
 from commitlog.errors import AlreadyExists, CommitError, OutcomeUnknown, PreconditionFailed
 from commitlog.stores.api import (
     Condition,
+    Dialect,
     IfAbsent,
+    IfMatch,
     ObjectInfo,
     Operation,
     PutResult,
@@ -23,7 +25,17 @@ from commitlog.stores.api import (
     same_etag,
 )
 
-__all__ = ["Committer", "Mutation", "Reading", "Send", "bare", "contradiction", "holds", "quoted"]
+__all__ = [
+    "Committer",
+    "Mutation",
+    "Reading",
+    "Send",
+    "bare",
+    "contradiction",
+    "holds",
+    "matching",
+    "quoted",
+]
 
 #: Sends the request once, with its condition and expiry; a deletion has no result.
 Send: TypeAlias = Callable[[Condition | None, RequestExpiry | None], PutResult | None]
@@ -52,6 +64,15 @@ def quoted(etag: str) -> str:
 def bare(etag: str) -> str:
     """Return an etag without its quotes."""
     return etag.strip('"')
+
+
+def matching(etag: str, dialect: Dialect) -> IfMatch:
+    """Return the condition on an etag, written as the dialect wants it.
+
+    >>> matching('"abc"', Dialect.BARE).etag
+    'abc'
+    """
+    return IfMatch(bare(etag) if dialect is Dialect.BARE else quoted(etag), dialect)
 
 
 def holds(condition: Condition, info: ObjectInfo | None) -> bool:

@@ -19,6 +19,7 @@ from commitlog.errors import (
     CommitError,
     Conflict,
     NotFound,
+    NotSupported,
     OutcomeUnknown,
     PreconditionFailed,
     Unavailable,
@@ -38,12 +39,15 @@ class NativeCommitter:
             answer was lost.
         spelled: returns the condition of a mutation as the store understands it.
 
-    Guarantees: as the store's own condition. Non-guarantees: after a lost answer, a copy that finds its
-    target, a deletion that finds nothing, and a put that finds another's object raise
-    `OutcomeUnknown`: mine may have landed first. A delayed attempt may find its condition to hold once
-    more: a creation, when the object was removed again; an update, where etags are digests of the
-    content, when the object returned to earlier bytes. A copy or a deletion that something on the way
-    repeated is taken for refused.
+    Guarantees: as the store's own condition. Some stores ignore the header of their dialect in a bucket
+    that keeps versions (`Dialect.needs_unversioned`). A result with a version shows that: it raises
+    `OutcomeUnknown`, and later mutations in that dialect `NotSupported`, before anything is sent.
+
+    Non-guarantees: after a lost answer, a copy that finds its target, a deletion that finds nothing, and
+    a put that finds another's object raise `OutcomeUnknown`: mine may have landed first. A delayed
+    attempt may find its condition to hold once more: a creation, when the object was removed again; an
+    update, where etags are digests of the content, when the object returned to earlier bytes. A copy or
+    a deletion that something on the way repeated is taken for refused.
     """
 
     def __init__(
@@ -58,10 +62,17 @@ class NativeCommitter:
         self._spelled = spelled
         self._clock = clock
         self._backoff = backoff
+        #: Whether a result has shown that the bucket keeps versions.
+        self._versioned = False
 
     def run(self, mutation: Mutation) -> PutResult | None:
         """Carry out `mutation`; see `ConditionalStore` for results and errors."""
         lost: OutcomeUnknown | None = None
+        if self._versioned and self._spelled(mutation).dialect.needs_unversioned:
+            raise NotSupported(
+                f"{self._store.url} keeps versions now, and ignores the condition of {mutation.path!r} "
+                "therefore; nothing was sent. Use a table for leases, and run `commitlog probe` again"
+            )
 
         def send() -> PutResult | None:
             nonlocal lost
@@ -72,7 +83,7 @@ class NativeCommitter:
                 raise
 
         try:
-            return self._backoff.retry(self._clock, send, on=(Conflict, OutcomeUnknown, Unavailable))
+            result = self._backoff.retry(self._clock, send, on=(Conflict, OutcomeUnknown, Unavailable))
         except CommitError as failure:
             # A proxy may repeat a PUT by itself (RFC 9110, 9.2.2) and pass on the refusal of the second
             # one. An upload that another client published is refused as missing or as existing. The
@@ -80,7 +91,22 @@ class NativeCommitter:
             refused = isinstance(failure, (AlreadyExists, PreconditionFailed, NotFound))
             if lost is None and not (refused and mutation.nonce is not None):
                 raise
-            return self._read_back(mutation, lost, failure)
+            result = self._read_back(mutation, lost, failure)
+        return self._check_exclusive(mutation, result)
+
+    def _check_exclusive(self, mutation: Mutation, result: PutResult | None) -> PutResult | None:
+        """Return `result`, unless its version shows that the store has ignored the condition."""
+        if result is None or result.version is None:
+            return result
+        dialect = self._spelled(mutation).dialect
+        if not dialect.needs_unversioned:
+            return result
+        self._versioned = True
+        raise OutcomeUnknown(
+            f"{mutation.operation.value} of {mutation.path!r} happened, as version {result.version}. "
+            f"But the bucket keeps versions, and so it ignores conditions of dialect={dialect.value}: "
+            "another object may have been replaced, and is an earlier version now. Look at the versions"
+        )
 
     def _read_back(
         self, mutation: Mutation, lost: OutcomeUnknown | None, failure: CommitError

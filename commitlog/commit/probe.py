@@ -5,17 +5,18 @@ Everything happens below a scratch prefix of its own, which is removed in the en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from commitlog._util.concurrency import Executor
 from commitlog._util.ids import random_id
 from commitlog._util.tracing import carried
-from commitlog.commit.mutation import bare, quoted
-from commitlog.commit.probe_report import BARE, Kind, ProbeReport, ProbeResult
+from commitlog.commit.mutation import matching
+from commitlog.commit.probe_report import Kind, ProbeReport, ProbeResult, check_name
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
@@ -28,12 +29,14 @@ from commitlog.errors import (
 from commitlog.stores.api import (
     NONCE,
     Condition,
+    Dialect,
     IfAbsent,
     IfMatch,
     ObjectInfo,
     ObjectStore,
     Operation,
     RequestExpiry,
+    Versioning,
 )
 
 __all__ = ["PREFIX", "RACERS", "probe"]
@@ -60,6 +63,25 @@ class _Racer:
     send: Callable[[], object]
 
 
+@frozen
+class _Test:
+    """What is tested: a kind of request, in a dialect."""
+
+    kind: Kind
+    operation: Operation
+    condition: type[IfAbsent] | type[IfMatch]
+    dialect: Dialect = Dialect.STANDARD
+
+    def on(self, etag: str) -> Condition:
+        """Return the condition, on an object with `etag` if it is `IfMatch`."""
+        return IfAbsent(self.dialect) if self.condition is IfAbsent else matching(etag, self.dialect)
+
+    def row(self, check: str, expected: str, got: str, *, ok: bool) -> ProbeResult:
+        """Return the result of a check."""
+        name = check_name(check, self.dialect)
+        return ProbeResult(kind=self.kind, check=name, expected=expected, got=got, ok=ok)
+
+
 def probe(
     store: ObjectStore,
     *,
@@ -76,6 +98,10 @@ def probe(
             proven: a store may honour each condition alone, and still let two racers win.
         new_id: makes unique ids.
 
+    Where the store does not honour the standard condition, the headers of vendors are tried, see
+    `commitlog.stores.s3.dialects`. Those that a bucket with versions ignores are not tried if the store
+    says that the bucket has, or had, versioning; otherwise the checks show it.
+
     A race with one winner is not a full proof. The race is run long enough to expose the stores that
     are known to fail.
 
@@ -90,6 +116,7 @@ class _Probe:
         self._store = store
         self._executor = executor
         self._new_id = new_id
+        self._seen: Versioning | None = None
         # No directory of its own: some stores keep a directory that was once needed.
         self._root = f"{PREFIX}{new_id()}-"
 
@@ -100,15 +127,33 @@ class _Probe:
                 rows.extend(self._measure(kind))
         finally:
             self._clean_up()
-        return ProbeReport(url=self._store.url, rows=rows)
+        return ProbeReport(url=self._store.url, rows=rows, versioning=self._seen)
 
     def _measure(self, kind: Kind) -> list[ProbeResult]:
-        """Return the rows of one kind; a lost answer may be the network's doing: try again."""
+        """Return the rows of one kind, in the standard dialect, and else in those of vendors."""
+        if kind is Kind.REQUEST_EXPIRY:
+            return self._repeated(self._expiry)
+        name, _, wanted = kind.value.partition("-if-")
+        test = _Test(kind, Operation(name), IfAbsent if wanted == "absent" else IfMatch)
+        capabilities = self._store.capabilities
+        if not capabilities.carries(test.operation, test.on("x")):
+            return [test.row("accept", "done", "the client cannot ask for it", ok=False)]
+        spoken = capabilities.dialects_of(test.operation, test.condition)
+        common = [evolve(test, dialect=dialect) for dialect in spoken if not dialect.is_vendors]
+        rows = self._repeated(lambda: self._common(common)) if common else []
+        for dialect in spoken:
+            if dialect.is_vendors and not self._suffices(kind, rows):
+                vendors = evolve(test, dialect=dialect)
+                rows += self._repeated(partial(self._vendors, vendors))
+        return rows
+
+    def _repeated(self, make: Callable[[], Iterable[ProbeResult]]) -> list[ProbeResult]:
+        """Return the rows of some checks; a lost answer may be the network's doing: try again."""
         rows: list[ProbeResult] = []
         for _ in range(_TRIES):
             lost = None
             try:
-                rows = list(self._expiry() if kind is Kind.REQUEST_EXPIRY else self._condition(kind))
+                rows = list(make())
             except OutcomeUnknown as error:
                 lost = error
                 continue
@@ -122,63 +167,97 @@ class _Probe:
             ) from lost
         return rows
 
+    def _suffices(self, kind: Kind, rows: Iterable[ProbeResult]) -> bool:
+        """Return whether a dialect has passed all checks that were made: others need not be tried."""
+        passed = {row.check for row in rows if row.ok}
+        skipped = frozenset({"race"} if self._executor is None else ())
+        return any({check_name(c, each) for c in kind.checks - skipped} <= passed for each in Dialect)
+
     # -- conditions ----------------------------------------------------------------------------------
 
-    def _condition(self, kind: Kind) -> Iterator[ProbeResult]:
-        """Yield the rows of one kind; the race comes last, and only if all is well without it."""
-        name, _, wanted = kind.value.partition("-if-")
-        operation = Operation(name)
-        absent = wanted == "absent"
-        if not self._store.capabilities.carries(operation, IfAbsent() if absent else IfMatch("x")):
-            yield ProbeResult(
-                kind=kind, check="accept", expected="done", got="the client cannot ask for it", ok=False
-            )
-            return
-        rows = list(self._absent(kind, operation) if absent else self._match(kind, operation))
-        yield from rows
-        is_bare = any(row.check.startswith("refuse") and row.check.endswith(BARE) for row in rows)
-        checks = kind.bare_checks if is_bare else kind.checks
+    def _common(self, tests: Sequence[_Test]) -> Iterator[ProbeResult]:
+        """Yield the rows of the standard conditions, with quoted etags or bare ones.
+
+        The race comes last, and only if all is well without it.
+        """
+        rows: list[ProbeResult] = []
+        chosen = tests[0]
+        for test in tests:
+            if not any(row.ok for row in rows) or test.kind is Kind.PUT_IF_MATCH:
+                # A store that does not take quotes refuses each quoted etag. So the checks that follow
+                # use bare ones there.
+                before, row = rows[:], self._accept(test)
+                chosen = test if row.ok and not any(row.ok for row in before) else chosen
+                rows.append(row)
+                yield row
+        for row in self._refuse(chosen):
+            rows.append(row)
+            yield row
+        checks = chosen.kind.checks_in(chosen.dialect)
         if all(row.ok for row in rows if row.check in checks) and self._executor is not None:
-            yield self._race(kind, operation, None if absent else _spelling(is_bare), self._executor)
+            yield self._race(chosen, self._executor)
 
-    def _absent(self, kind: Kind, operation: Operation) -> Iterator[ProbeResult]:
+    def _vendors(self, test: _Test) -> Iterator[ProbeResult]:
+        """Yield the rows of a vendor's dialect, up to the first one that fails.
+
+        The refusals come first: most other stores ignore the header.
+        """
+        if test.dialect.needs_unversioned and self._seen is None:
+            self._seen = self._store.versioning()
+        if test.dialect.needs_unversioned and self._seen not in (None, Versioning.NEVER):
+            why = f"not tried: the versioning of the bucket is {self._seen.value}; it ignores the header"
+            yield test.row("refuse", AlreadyExists.__name__, why, ok=False)
+            return
+        for row in chain(self._refuse(test), (self._accept(test) for _ in range(1))):
+            yield row
+            if not row.ok:
+                return
+        if self._executor is not None:
+            yield self._race(test, self._executor)
+
+    def _accept(self, test: _Test) -> ProbeResult:
+        """Return the row of a condition that holds."""
+        etag, before = "", None
         path = self._path()
-        got, info = self._try(path, self._prepare(operation, path, IfAbsent()).send)
-        done = got == "done" and info is not None
-        yield ProbeResult(kind=kind, check="accept", expected="done", got=got, ok=done)
-        path, before = self._existing()
-        got, info = self._try(path, self._prepare(operation, path, IfAbsent()).send)
-        yield self._refusal(kind, "refuse", AlreadyExists, got, before, info)
+        if test.condition is IfMatch:
+            path, before = self._existing()
+            etag = before.etag
+        racer = self._prepare(test.operation, path, test.on(etag))
+        got, info = self._try(test, path, racer.send)
+        if test.operation is Operation.DELETE:
+            changed = info is None
+        else:
+            changed = info is not None and (before is None or info.nonce != before.nonce)
+            if changed and test.dialect.is_vendors and (info and info.nonce) != racer.nonce:
+                # A writer would not recognize its own write after a lost answer.
+                got = f"{got}, without its metadata"
+        return test.row("accept", "done", got, ok=got == "done" and changed)
 
-    def _match(self, kind: Kind, operation: Operation) -> Iterator[ProbeResult]:
-        delete = operation is Operation.DELETE
-        accepted: list[bool] = []
-        for is_bare in (False, True):
-            if not any(accepted) or kind is Kind.PUT_IF_MATCH:
-                path, before = self._existing()
-                condition = IfMatch(_spelling(is_bare)(before.etag))
-                got, info = self._try(path, self._prepare(operation, path, condition).send)
-                changed = info is None if delete else info is not None and info.nonce != before.nonce
-                ok = got == "done" and changed
-                check = "accept" + BARE * is_bare
-                yield ProbeResult(kind=kind, check=check, expected="done", got=got, ok=ok)
-                accepted.append(ok)
-        # A store that does not take quotes refuses each quoted etag. So the checks that follow use bare
-        # ones there.
-        is_bare = accepted == [False, True]
-        spell, end = _spelling(is_bare), BARE * is_bare
+    def _refuse(self, test: _Test) -> Iterator[ProbeResult]:
+        """Yield the rows of conditions that do not hold."""
         path, old = self._existing()
-        self._store.put(path, self._new_id().encode(), metadata={NONCE: self._new_id()})
-        now = self._store.head(path)
-        got, info = self._try(path, self._prepare(operation, path, IfMatch(spell(old.etag))).send)
-        yield self._refusal(kind, "refuse" + end, PreconditionFailed, got, now, info)
-        path = self._path()
-        got, info = self._try(path, self._prepare(operation, path, IfMatch(spell(old.etag))).send)
-        yield self._refusal(kind, "refuse missing" + end, PreconditionFailed, got, None, info)
+        error: type[CommitError] = AlreadyExists
+        now = old
+        if test.condition is IfMatch:
+            error = PreconditionFailed
+            self._store.put(path, self._new_id().encode(), metadata={NONCE: self._new_id()})
+            now = self._store.head(path)
+        if test.dialect is Dialect.GCS and now.version is None:
+            # No other store understands the signature of its requests.
+            why = "not tried: the store's answers have no generation"
+            yield test.row("refuse", error.__name__, why, ok=False)
+            return
+        got, info = self._try(test, path, self._prepare(test.operation, path, test.on(old.etag)).send)
+        yield self._refusal(test, "refuse", error, got, now, info)
+        if test.condition is IfMatch:
+            path = self._path()
+            racer = self._prepare(test.operation, path, test.on(old.etag))
+            got, info = self._try(test, path, racer.send)
+            yield self._refusal(test, "refuse missing", error, got, None, info)
 
     def _refusal(
         self,
-        kind: Kind,
+        test: _Test,
         check: str,
         error: type[CommitError],
         got: str,
@@ -188,18 +267,15 @@ class _Probe:
         same = (before and before.nonce) == (after and after.nonce)
         if not same:
             got += ", and it took effect"
-        expected = error.__name__
-        return ProbeResult(kind=kind, check=check, expected=expected, got=got, ok=got == expected)
+        return test.row(check, error.__name__, got, ok=got == error.__name__)
 
-    def _race(
-        self, kind: Kind, operation: Operation, spell: Callable[[str], str] | None, executor: Executor
-    ) -> ProbeResult:
-        """Race for an object that is not there, or for one whose etag is spelled so."""
-        rounds = _ROUNDS[operation]
+    def _race(self, test: _Test, executor: Executor) -> ProbeResult:
+        """Race for an object that is not there, or for one with an etag."""
+        rounds = _ROUNDS[test.operation]
         won = 0
         several: list[int] = []
         for _ in range(rounds):
-            winners = self._race_once(operation, spell, executor)
+            winners = self._race_once(test, executor)
             won += winners == 1
             if winners > 1:
                 several.append(winners)
@@ -207,21 +283,15 @@ class _Probe:
         if several:
             got += f", up to {max(several)} in {len(several)}"
         # A round without a winner breaks no guarantee: all requests got a conflict.
-        ok = not several and won > 0
-        check = "race" + BARE * (spell is bare)
-        return ProbeResult(kind=kind, check=check, expected="one winner in each round", got=got, ok=ok)
+        return test.row("race", "one winner in each round", got, ok=not several and won > 0)
 
-    def _race_once(
-        self, operation: Operation, spell: Callable[[str], str] | None, executor: Executor
-    ) -> int:
+    def _race_once(self, test: _Test, executor: Executor) -> int:
         """Return how many of the racers won; two also if the object is not that of the one that did."""
-        condition: Condition
-        if spell is None:
-            path, condition = self._path(), IfAbsent()
-        else:
+        path, etag = self._path(), ""
+        if test.condition is IfMatch:
             path, before = self._existing()
-            condition = IfMatch(spell(before.etag))
-        racers = [self._prepare(operation, path, condition) for _ in range(RACERS)]
+            etag = before.etag
+        racers = [self._prepare(test.operation, path, test.on(etag)) for _ in range(RACERS)]
 
         def run(racer: _Racer) -> str | None:
             try:
@@ -239,18 +309,12 @@ class _Probe:
     # -- expiry --------------------------------------------------------------------------------------
 
     def _expiry(self) -> Iterator[ProbeResult]:
+        test = _Test(Kind.REQUEST_EXPIRY, Operation.PUT, IfAbsent)
         path = self._path()
         now = self._store.begin_head(path)().store_time
         if not self._store.capabilities.request_expiry or now is None:
-            yield ProbeResult(
-                kind=Kind.REQUEST_EXPIRY,
-                check="accept",
-                expected="done",
-                got="the client cannot ask for it"
-                if now is not None
-                else "the store does not report its time",
-                ok=False,
-            )
+            why = "the store does not report its time" if now is None else "the client cannot ask for it"
+            yield test.row("accept", "done", why, ok=False)
             return
         # It is late by as little as whole seconds allow. If answers are dated by another clock, such as
         # a proxy's, which is ahead of the one that checks expiries, the store takes the late request.
@@ -258,10 +322,9 @@ class _Probe:
             ("accept", RequestExpiry(now, 30), "done"),
             ("refuse", RequestExpiry(now - 3, 1), "RequestExpired"),
         ):
-            got, _ = self._try(path, partial(self._store.put, path, b"", expiry=expiry))
-            yield ProbeResult(
-                kind=Kind.REQUEST_EXPIRY, check=check, expected=expected, got=got, ok=got == expected
-            )
+            put = partial(self._store.put, path, b"", expiry=expiry)
+            got, _ = self._try(test, path, put)
+            yield test.row(check, expected, got, ok=got == expected)
 
     # -- scratch objects -----------------------------------------------------------------------------
 
@@ -290,12 +353,15 @@ class _Probe:
         assert isinstance(condition, IfMatch)
         return _Racer(nonce, lambda: store.delete(path, condition=condition))
 
-    def _try(self, path: str, send: Callable[[], object]) -> tuple[str, ObjectInfo | None]:
+    def _try(self, test: _Test, path: str, send: Callable[[], object]) -> tuple[str, ObjectInfo | None]:
         try:
             send()
             got = "done"
-        except (AccessDenied, BucketNotFound, Unavailable):
-            raise
+        except (AccessDenied, BucketNotFound, Unavailable) as error:
+            # Another vendor's store, or its policy, may refuse a header that it does not know.
+            if not (test.dialect.is_vendors and isinstance(error, AccessDenied)):
+                raise
+            got = type(error).__name__
         except CommitError as error:
             got = type(error).__name__
         return got, self._store.begin_head(path)().info
@@ -305,7 +371,3 @@ class _Probe:
             for upload in list(self._store.list_staged(self._root)):
                 self._store.abort(upload)
             self._store.delete_many([info.path for info in self._store.list(self._root)])
-
-
-def _spelling(is_bare: bool) -> Callable[[str], str]:
-    return bare if is_bare else quoted

@@ -17,7 +17,7 @@ from commitlog.commit.bucket_identity import BUCKETS, BucketIdentity
 from commitlog.commit.probe import probe
 from commitlog.commit.probe_report import Kind, ProbeReport, ProbeResult
 from commitlog.errors import ConfigurationError, CorruptRecord, OutcomeUnknown, Unavailable
-from commitlog.stores.api import ObjectStore
+from commitlog.stores.api import Dialect, IfAbsent, IfMatch, ObjectStore, Operation, Versioning
 from commitlog.tables.api import Absent, ConditionFailed, Item, Key, Table, TableCondition
 
 __all__ = ["FINDINGS", "ProbeCache", "StoredReports"]
@@ -54,16 +54,26 @@ class StoredReports:
         Raises `CorruptRecord`, and the errors of `BucketIdentity.name`.
         """
         self._check()
-        item = self._table.get(Key(FINDINGS + self._url(kind), kind.value))
-        return () if item is None else self._rows(item, kind)
+        kept = self._kept(kind)
+        return () if kept is None else kept.rows
 
-    def agree(self, kind: Kind, rows: tuple[ProbeResult, ...]) -> tuple[ProbeResult, ...]:
+    def report(self) -> ProbeReport:
+        """Return all kept results; without rows if nothing was measured. Errors as `get`."""
+        self._check()
+        found = [kept for kind in Kind if (kept := self._kept(kind)) is not None]
+        states = (kept.versioning for kept in found if kept.versioning is not None)
+        rows = (row for kept in found for row in kept.rows)
+        return ProbeReport(url=self._bucket.url, rows=rows, versioning=next(states, None))
+
+    def agree(
+        self, kind: Kind, rows: tuple[ProbeResult, ...], *, versioning: Versioning | None = None
+    ) -> tuple[ProbeResult, ...]:
         """Keep `rows` unless results are already kept; return the kept ones.
 
         Raises `Unavailable` if the outcome is not known.
         """
         try:
-            self._put(kind, rows, Absent())
+            self._put(kind, rows, Absent(), versioning)
         except (ConditionFailed, OutcomeUnknown) as error:
             kept = self.get(kind)
             if not kept:
@@ -85,12 +95,22 @@ class StoredReports:
         self._bucket.renew()
         for kind in Kind:
             if probe_report.measured(kind):
-                self._put(kind, probe_report.of(kind), None)
+                self._put(kind, probe_report.of(kind), None, probe_report.versioning)
 
-    def _put(self, kind: Kind, rows: tuple[ProbeResult, ...], condition: TableCondition | None) -> None:
+    def _kept(self, kind: Kind) -> ProbeReport | None:
+        item = self._table.get(Key(FINDINGS + self._url(kind), kind.value))
+        return None if item is None else self._parse(item, kind)
+
+    def _put(
+        self,
+        kind: Kind,
+        rows: tuple[ProbeResult, ...],
+        condition: TableCondition | None,
+        versioning: Versioning | None,
+    ) -> None:
         self._check()
         url = self._url(kind)
-        probe_report = ProbeReport(url=url, rows=rows).to_json()
+        probe_report = ProbeReport(url=url, rows=rows, versioning=versioning).to_json()
         item: Item = {"path": FINDINGS + url, "etag": kind.value, "verdict": probe_report}
         self._table.put(item, condition=condition)
 
@@ -102,20 +122,20 @@ class StoredReports:
         """
         return self._bucket.url if kind is Kind.REQUEST_EXPIRY else self._bucket.name()
 
-    def _rows(self, item: Item, kind: Kind) -> tuple[ProbeResult, ...]:
+    def _parse(self, item: Item, kind: Kind) -> ProbeReport:
         text = item.get("verdict")
         try:
             if not isinstance(text, str):
                 raise CorruptRecord("it is not text")
-            rows = ProbeReport.from_json(text).rows
-            if not rows or any(row.kind is not kind for row in rows):
+            kept = ProbeReport.from_json(text)
+            if not kept.rows or any(row.kind is not kind for row in kept.rows):
                 raise CorruptRecord("it has no rows, or some of another kind")
         except CorruptRecord as error:
             raise CorruptRecord(
                 f"the probe results for {kind.value} of {self._bucket.url} are corrupt in the table "
                 f"({error}); nothing was sent. Stop the writers, and run 'commitlog probe --table' again"
             ) from error
-        return rows
+        return kept
 
 
 class ProbeCache:
@@ -153,37 +173,51 @@ class ProbeCache:
         self._initial = ProbeReport(url=store.url, rows=()) if probe_report is None else probe_report
         # Entries are only added, each in one step, so no thread can undo the change of another.
         self._found: dict[Kind, tuple[ProbeResult, ...]] = {}
-        self._proven: dict[Kind, bool] = {}
-        self._bare: dict[Kind, bool] = {}
+        self._dialects: dict[Kind, Dialect | None] = {}
+        self._versioning = self._initial.versioning
 
     @property
     def report(self) -> ProbeReport:
         """All results known so far."""
         found = dict(self._found)
         rows = (row for kind in Kind for row in found.get(kind) or self._initial.of(kind))
-        return evolve(self._initial, rows=rows)
+        return evolve(self._initial, rows=rows, versioning=self._versioning)
 
     def proves(self, kind: Kind) -> bool:
-        """Return whether the store handles requests of that kind correctly.
+        """Return whether the store handles requests of that kind correctly, in some dialect.
 
-        Nothing is measured if the implementation itself enforces it.
+        Nothing is measured if the implementation itself enforces it. Raises `ConfigurationError` if the
+        kind is proven, but only in dialects that the store was opened without.
         """
+        return self.dialect(kind) is not None
+
+    def dialect(self, kind: Kind) -> Dialect | None:
+        """Return the dialect for conditions of that kind; None if none is proven. See `proves`."""
         if self._store.capabilities.enforced:
-            return True
-        if kind not in self._proven:
+            return Dialect.STANDARD
+        if kind not in self._dialects:
             with self._lock:
                 if kind not in self._found:
                     self._found.setdefault(kind, self._find(kind))
-            self._proven[kind] = self.report.proves(kind)
-        return self._proven[kind]
+            self._dialects[kind] = self._choose(kind)
+        return self._dialects[kind]
 
-    def needs_bare(self, kind: Kind) -> bool:
-        """Return whether the store enforces that kind only with bare etags."""
-        if self._store.capabilities.enforced or not self.proves(kind):
-            return False
-        if kind not in self._bare:
-            self._bare[kind] = self.report.needs_bare(kind)
-        return self._bare[kind]
+    def _choose(self, kind: Kind) -> Dialect | None:
+        proven = self.report.dialects(kind)
+        operation, _, wanted = kind.value.partition("-if-")
+        if not wanted or not proven:
+            return next(iter(proven), None)
+        condition = IfAbsent if wanted == "absent" else IfMatch
+        spoken = self._store.capabilities.dialects_of(Operation(operation), condition)
+        for dialect in proven:
+            if dialect in spoken:
+                return dialect
+        # The other clients of the table rely on the store, so this one cannot take leases instead.
+        raise ConfigurationError(
+            f"by the probe report, {self._store.url} honours {kind.label} with dialect="
+            f"{proven[0].value}, and it was opened with dialect={spoken[0].value}; nothing was sent. "
+            "Leave the option out, or probe the store with it"
+        )
 
     def _find(self, kind: Kind) -> tuple[ProbeResult, ...]:
         """Return the results for all clients: from the table, else the initial report, else measured."""
@@ -193,11 +227,14 @@ class ProbeCache:
         # A measurement without races proves nothing, and must not prevent one with races.
         if self.findings is None or kept or not (initial or self._open_executor):
             return rows
-        return self.findings.agree(kind, rows)
+        return self.findings.agree(kind, rows, versioning=self._versioning)
 
     def _measure(self, kind: Kind) -> tuple[ProbeResult, ...]:
         with nullcontext() if self._open_executor is None else self._open_executor() as executor:
-            return probe(self._store, kinds=[kind], executor=executor, new_id=self._new_id).rows
+            report = probe(self._store, kinds=[kind], executor=executor, new_id=self._new_id)
+        if report.versioning is not None:
+            self._versioning = report.versioning
+        return report.rows
 
 
 def _check_bucket(probe_report: ProbeReport, store: ObjectStore) -> None:

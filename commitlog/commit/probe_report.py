@@ -9,18 +9,24 @@ from collections.abc import Iterable
 from attrs import asdict, evolve, field, fields, frozen, validators
 
 from commitlog.errors import CommitError, CorruptRecord, FormatTooNew
-from commitlog.stores.api import Condition, IfAbsent, Operation
+from commitlog.stores.api import Condition, Dialect, IfAbsent, Operation, Versioning
 from commitlog.urls import bucket_of
 
-__all__ = ["BARE", "FORMAT", "Kind", "ProbeReport", "ProbeResult"]
+__all__ = ["FORMAT", "Kind", "ProbeReport", "ProbeResult", "check_name"]
 
-#: Newest format of a report as JSON. Format 2 has a kind that is proven only with bare etags. A client
-#: that reads only format 1 would take leases for that kind, and other clients would not.
-FORMAT = 2
+#: Newest format of a report as JSON. Format 2 has a kind that is proven only with bare etags, format 3
+#: one that is proven only in a vendor's dialect. A client that reads only earlier formats would take
+#: leases for that kind, and other clients would not.
+FORMAT = 3
 
 
-#: The end of the name of a check with a bare etag, without quotes.
-BARE = " bare"
+def check_name(check: str, dialect: Dialect) -> str:
+    """Return the name of a check in a dialect.
+
+    >>> check_name("race", Dialect.STANDARD), check_name("race", Dialect.OSS)
+    ('race', 'race oss')
+    """
+    return check if dialect is Dialect.STANDARD else f"{check} {dialect.value}"
 
 
 class Kind(enum.Enum):
@@ -58,10 +64,9 @@ class Kind(enum.Enum):
             return frozenset({"accept", "refuse", "race"})
         return frozenset({"accept", "refuse", "refuse missing", "race"})
 
-    @property
-    def bare_checks(self) -> frozenset[str]:
-        """The same checks, made with etags without their quotes."""
-        return frozenset(check + BARE for check in self.checks)
+    def checks_in(self, dialect: Dialect) -> frozenset[str]:
+        """Return the names of the same checks, made in a dialect."""
+        return frozenset(check_name(check, dialect) for check in self.checks)
 
 
 _KINDS = {kind.value: kind for kind in Kind}
@@ -74,8 +79,8 @@ class ProbeResult:
     Attributes:
         kind: the kind of request.
         check: ``accept``: the condition holds; ``refuse``: it does not; ``refuse missing``: there is no
-            object to match; ``race``: many requests at once, and one may win. With `BARE` at its
-            end: the etag has no quotes.
+            object to match; ``race``: many requests at once, and one may win. In another dialect
+            than the standard one, its name follows, see `check_name`.
         expected: the expected outcome, as text.
         got: the actual outcome.
         ok: whether the outcome is as expected.
@@ -99,6 +104,8 @@ class ProbeReport:
     Attributes:
         url: URL of the probed store, without credentials.
         rows: the tests.
+        versioning: whether the bucket kept versions at the time of the probe, or None: not asked, or not
+            known.
 
     >>> row = ProbeResult(
     ...     kind="fence", check="refuse", expected="RequestExpired", got="stored", ok=False)
@@ -109,6 +116,7 @@ class ProbeReport:
 
     url: str = field(validator=validators.instance_of(str))
     rows: tuple[ProbeResult, ...] = field(converter=_tuple)
+    versioning: Versioning | None = None
 
     def is_of(self, url: str) -> bool:
         """Return whether the report is of the bucket at `url`, by the same endpoint and any prefix.
@@ -129,20 +137,18 @@ class ProbeReport:
         return bool(self.of(kind))
 
     def proves(self, kind: Kind) -> bool:
-        """Return whether all checks of that kind were made, and passed each time.
+        """Return whether all checks of that kind were made, and passed each time, in some dialect."""
+        return bool(self.dialects(kind))
 
-        They passed with quoted etags, or with bare ones (`needs_bare`).
-        """
-        return self._passes(kind, kind.checks) or self._passes(kind, kind.bare_checks)
+    def dialects(self, kind: Kind) -> tuple[Dialect, ...]:
+        """Return the dialects in which the kind is proven, those to prefer first."""
+        passed = {row.check for row in self.of(kind) if row.ok}
+        passed -= {row.check for row in self.of(kind) if not row.ok}
+        return tuple(dialect for dialect in Dialect if kind.checks_in(dialect) <= passed)
 
     def needs_bare(self, kind: Kind) -> bool:
         """Return whether the kind is proven only with bare etags, as on Ceph."""
-        return self.proves(kind) and not self._passes(kind, kind.checks)
-
-    def _passes(self, kind: Kind, checks: frozenset[str]) -> bool:
-        passed = {row.check for row in self.of(kind) if row.ok}
-        failed = {row.check for row in self.of(kind) if not row.ok}
-        return checks <= passed - failed
+        return self.dialects(kind)[:1] == (Dialect.BARE,)
 
     def of(self, kind: Kind) -> tuple[ProbeResult, ...]:
         """Return the tests of that kind."""
@@ -155,8 +161,12 @@ class ProbeReport:
     def to_json(self) -> str:
         """Return the report as a JSON object."""
         rows = [{**asdict(row), "kind": row.kind.value} for row in self.rows]
-        format = FORMAT if any(self.needs_bare(kind) for kind in Kind) else 1
-        return json.dumps({"format": format, "url": self.url, "rows": rows}, indent=2)
+        first = [found[0] for kind in Kind if (found := self.dialects(kind))]
+        format = 3 if any(each.is_vendors for each in first) else 2 if Dialect.BARE in first else 1
+        value: dict[str, object] = {"format": format, "url": self.url, "rows": rows}
+        if self.versioning is not None:
+            value["versioning"] = self.versioning.value
+        return json.dumps(value, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> ProbeReport:
@@ -176,6 +186,8 @@ class ProbeReport:
                 raise ValueError("its rows are not a list")
             names = [attribute.name for attribute in fields(ProbeResult)]
             known = [ProbeResult(**{name: row[name] for name in names}) for row in rows]
-            return cls(url=value["url"], rows=known)
+            state = value.get("versioning")
+            versioning = None if state is None else Versioning(state)
+            return cls(url=value["url"], rows=known, versioning=versioning)
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise CorruptRecord(f"this is not a probe report: {error}") from error

@@ -9,6 +9,7 @@ from commitlog.stores.api import (
     NONCE,
     Capabilities,
     Condition,
+    Dialect,
     IfAbsent,
     IfMatch,
     InFlight,
@@ -23,6 +24,7 @@ from commitlog.stores.api import (
     Staged,
     StagedInfo,
     StageWriter,
+    Versioning,
     same_etag,
 )
 from commitlog.stores.body import Body
@@ -34,6 +36,7 @@ __all__ = [
     "Body",
     "Capabilities",
     "Condition",
+    "Dialect",
     "IfAbsent",
     "IfMatch",
     "InFlight",
@@ -49,6 +52,7 @@ __all__ = [
     "StageWriter",
     "Staged",
     "StagedInfo",
+    "Versioning",
     "open_store",
     "same_etag",
 ]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import abc
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Self, TypeAlias, TypeVar
 
 from attrs import field, frozen, validators
@@ -28,6 +29,7 @@ __all__ = [
     "NONCE",
     "Capabilities",
     "Condition",
+    "Dialect",
     "IfAbsent",
     "IfMatch",
     "InFlight",
@@ -43,6 +45,7 @@ __all__ = [
     "StageWriter",
     "Staged",
     "StagedInfo",
+    "Versioning",
     "same_etag",
 ]
 
@@ -76,20 +79,67 @@ def same_etag(left: str, right: str) -> bool:
 # -- conditions ------------------------------------------------------------------------------------
 
 
+class Dialect(enum.Enum):
+    """How a request expresses its condition.
+
+    `commitlog.stores.s3.dialects` has the headers, and the vendors' documents that define them. The
+    value is the name in options, in stored reports, and in the checks of a probe.
+    """
+
+    #: ``If-None-Match: *``, and ``If-Match`` with the etag in quotes (RFC 9110, 13.1).
+    STANDARD = "standard"
+    #: ``If-Match`` with the etag without its quotes.
+    BARE = "bare"
+    #: Alibaba Cloud OSS.
+    OSS = "oss"
+    #: Tencent Cloud COS.
+    COS = "cos"
+    #: Cloudflare R2.
+    R2 = "r2"
+    #: Google Cloud Storage, XML API.
+    GCS = "gcs"
+
+    @property
+    def is_vendors(self) -> bool:
+        """Whether a vendor defines it for its own store."""
+        return self not in (Dialect.STANDARD, Dialect.BARE)
+
+    @property
+    def needs_unversioned(self) -> bool:
+        """Whether the store ignores the condition in a bucket that keeps versions."""
+        return self in (Dialect.OSS, Dialect.COS)
+
+
 @frozen
 class IfAbsent:
-    """A condition: there is no object at the path (``If-None-Match: *``)."""
+    """A condition: there is no object at the path."""
+
+    dialect: Dialect = Dialect.STANDARD
 
 
 @frozen
 class IfMatch:
-    """A condition: the object at the path has this etag, quoted or bare (``If-Match``)."""
+    """A condition: the object at the path has this etag, quoted or bare."""
 
     etag: str = field(validator=validators.min_len(1))
+    dialect: Dialect = Dialect.STANDARD
 
 
 #: The precondition of a write.
 Condition: TypeAlias = IfAbsent | IfMatch
+
+#: The dialects of most stores.
+_COMMON: Mapping[type[IfAbsent] | type[IfMatch], tuple[Dialect, ...]] = MappingProxyType(
+    {IfAbsent: (Dialect.STANDARD,), IfMatch: (Dialect.STANDARD, Dialect.BARE)}
+)
+
+
+class Versioning(enum.Enum):
+    """Whether a bucket keeps the versions of objects that are replaced or removed."""
+
+    NEVER = "never enabled"
+    ENABLED = "enabled"
+    SUSPENDED = "suspended"
 
 
 class Operation(enum.Enum):
@@ -110,15 +160,26 @@ class Capabilities:
         enforced: True if the implementation itself enforces them (memory, local directory); False
             if a server enforces them, which must be probed before it is trusted.
         request_expiry: True if a mutation can carry a `RequestExpiry`.
+        dialects: for an operation and a kind of condition, the dialects that the client speaks, those
+            to prefer first. Where it has no entry: `Dialect.STANDARD`, and `Dialect.BARE` for etags.
     """
 
     conditions: Mapping[Operation, frozenset[type[IfAbsent] | type[IfMatch]]]
     enforced: bool
     request_expiry: bool
+    dialects: Mapping[tuple[Operation, type[IfAbsent] | type[IfMatch]], tuple[Dialect, ...]] = (
+        MappingProxyType({})
+    )
 
     def carries(self, operation: Operation, condition: Condition) -> bool:
-        """Return whether `operation` can be sent with a condition of this kind."""
+        """Return whether `operation` can be sent with a condition of this kind, in some dialect."""
         return type(condition) in self.conditions.get(operation, frozenset())
+
+    def dialects_of(
+        self, operation: Operation, kind: type[IfAbsent] | type[IfMatch]
+    ) -> tuple[Dialect, ...]:
+        """Return the dialects in which `operation` can carry such a condition, preferred ones first."""
+        return self.dialects.get((operation, kind), _COMMON[kind])
 
 
 @frozen
@@ -151,7 +212,8 @@ class ObjectInfo:
         size: bytes.
         etag: the entity tag exactly as the store returns it (S3 quotes it); compare with `same_etag`.
             Empty from `ObjectStore.list_page` if the store's listing has none: use HEAD.
-        version: the store's version id, or None if it keeps no versions.
+        version: the store's version id, or None if it keeps no versions. Google Cloud Storage gives
+            each object a generation, which is its version id here.
         last_modified: epoch seconds by the store's clock; on S3 whole seconds, and for a multipart
             upload the time at which it began.
         metadata: user metadata, keys in lower case. `ObjectStore.list_page` leaves it empty.
@@ -333,6 +395,10 @@ class ObjectStore(abc.ABC):
         A local store's directory is made by the first write, so reads of a missing one find no objects.
         A listing reports a missing bucket. Sends no request.
         """
+
+    def versioning(self) -> Versioning | None:
+        """Return whether the bucket keeps versions; None if that is not known, or not permitted."""
+        return None
 
     @abc.abstractmethod
     def begin_head(self, path: str) -> InFlight[Observation]:

@@ -21,6 +21,7 @@ from commitlog.stores.api import (
     Staged,
     StagedInfo,
     StageWriter,
+    Versioning,
 )
 from commitlog.stores.body import Body
 
@@ -53,6 +54,10 @@ class CountingStore(ObjectStore):
     def check(self) -> None:
         """See `ObjectStore.check`; no request."""
         self._store.check()
+
+    def versioning(self) -> Versioning | None:
+        """See `ObjectStore.versioning`; not counted."""
+        return self._store.versioning()
 
     def begin_head(self, path: str) -> InFlight[Observation]:
         """See `ObjectStore.begin_head`."""

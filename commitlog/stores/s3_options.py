@@ -1,7 +1,7 @@
 """Options of the objects that an S3 store writes: encryption, storage class, tags, ACL, checksum.
 
 They become headers of a PUT, of the request that begins an upload, and of a copy; `request_payer` is a
-header of every request.
+header of every request. `dialect` selects the headers of conditions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from attrs import frozen
 
 from commitlog.errors import ConfigurationError, NotSupported
+from commitlog.stores.api import Dialect
 from commitlog.urls import OBJECT_OPTIONS, Url
 
 __all__ = ["ObjectOptions"]
@@ -41,6 +42,9 @@ class ObjectOptions:
         acl: a canned ACL, such as ``bucket-owner-full-control``.
         request_payer: ``requester``: the account that asks pays, for reads as well.
         checksum: ``auto``: send the MD5 of a body to buckets that demand a checksum; ``md5``: always.
+        dialect: ``auto``: the standard preconditions if the store honours them, else the headers of a
+            vendor that it honours; or the value of a `commitlog.stores.Dialect`: only that one, and
+            for conditions that the vendor has no header for, the standard ones.
 
     Raises `ConfigurationError` for a value that S3 does not take, or that another one excludes, and
     `NotSupported` for a storage class that this library could not read from.
@@ -57,12 +61,14 @@ class ObjectOptions:
     acl: str | None = None
     request_payer: str | None = None
     checksum: str = "auto"
+    dialect: str = "auto"
 
     def __attrs_post_init__(self) -> None:
         self._choice("server_side_encryption", _ENCRYPTIONS)
         self._choice("bucket_key", ("true", "false"))
         self._choice("request_payer", ("requester",))
         self._choice("checksum", ("auto", "md5"))
+        self._choice("dialect", ("auto", *(dialect.value for dialect in Dialect)))
         self._matches("storage_class", "[A-Z0-9_]{1,64}")
         self._matches("acl", "[a-z-]{1,64}")
         self._matches("sse_kms_key_id", "[!-~]{1,2048}")

@@ -20,12 +20,22 @@ from commitlog.errors import (
     CommitError,
     Conflict,
     NotFound,
+    NotSupported,
     OutcomeUnknown,
     PreconditionFailed,
     RequestExpired,
     Unavailable,
 )
-from commitlog.stores.api import Condition, IfAbsent, IfMatch, InFlight, RequestExpiry
+from commitlog.stores.api import (
+    Condition,
+    Dialect,
+    IfAbsent,
+    IfMatch,
+    InFlight,
+    Operation,
+    RequestExpiry,
+)
+from commitlog.stores.s3.dialects import EXISTS, condition_headers
 from commitlog.stores.s3.xml import error_of, http_date
 
 __all__ = ["LOOK", "Bucket", "Request", "content_md5", "has_code", "is_marked"]
@@ -68,6 +78,7 @@ class Request:
         body: the body.
         condition: the condition on the object under `key`; it is sent as a header.
         expiry: the time from which on the store refuses the request.
+        generation: the generation to match, see `condition_headers`.
     """
 
     method: str
@@ -77,6 +88,14 @@ class Request:
     body: bytes | bytearray | memoryview = b""
     condition: Condition | None = None
     expiry: RequestExpiry | None = None
+    generation: str | None = None
+
+    @property
+    def operation(self) -> Operation:
+        """The kind of mutation that it is."""
+        if self.method == "PUT":
+            return Operation.COPY if _COPY in self.headers else Operation.PUT
+        return Operation.DELETE if self.method == "DELETE" else Operation.PUBLISH
 
 
 class Bucket:
@@ -182,12 +201,15 @@ class Bucket:
     def fault(self, request: Request, response: Response) -> CommitError:
         """Return the error that an answer of no success stands for.
 
-        Sources: "Error responses" and the pages of each operation in the Amazon S3 API Reference.
+        Sources: "Error responses" and the pages of each operation in the Amazon S3 API Reference, and
+        the documents of `commitlog.stores.s3.dialects`.
         """
         status, (code, message) = response.status, error_of(response.body)
         what, condition = self.what(request), request.condition
         if condition is not None:
             if status == 412 or code == "PreconditionFailed":
+                return _unmet(what, condition)
+            if code in EXISTS and isinstance(condition, IfAbsent):
                 return _unmet(what, condition)
             # Of a copy, the missing object may be the source.
             missing = code == "NoSuchKey" and _COPY not in request.headers
@@ -247,14 +269,22 @@ class Bucket:
             headers = {**headers, **self._headers}
         if checksum:
             headers = {**headers, "content-md5": content_md5(request.body)}
-        if isinstance(request.condition, IfAbsent):
-            headers = {**headers, "if-none-match": "*"}
-        elif isinstance(request.condition, IfMatch):
-            headers = {**headers, "if-match": request.condition.etag}
+        google = False
+        if request.condition is not None:
+            own = condition_headers(request.operation, request.condition, request.generation)
+            headers = {**headers, **own}
+            google = request.condition.dialect is Dialect.GCS
         if request.expiry is None:
             return self._client.begin(
-                request.method, path, query=request.query, headers=headers, body=request.body
+                request.method,
+                path,
+                query=request.query,
+                headers=headers,
+                body=request.body,
+                google=google,
             )
+        if google:
+            raise NotSupported(f"{self.what(request)}: it cannot have both a generation and an expiry")
         return self._client.begin_until(
             request.method,
             path,

@@ -13,7 +13,7 @@ from urllib.parse import unquote_plus
 from xml.etree.ElementTree import Element
 
 from commitlog.errors import Unavailable
-from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, StagedInfo
+from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, StagedInfo, Versioning
 from commitlog.stores.s3.xml import http_date, iso_date
 
 __all__ = [
@@ -27,10 +27,15 @@ __all__ = [
     "range_data",
     "text_of",
     "uploads",
+    "versioning_of",
 ]
 
 #: The prefix of the headers with user metadata.
 META = "x-amz-meta-"
+#: Google Cloud Storage may answer with the other one.
+_METAS = (META, "x-goog-meta-")
+#: Headers with the version of an object, those of vendors last.
+_VERSIONS = ("x-amz-version-id", "x-oss-version-id", "x-cos-version-id", "x-goog-generation")
 
 _NUMBER = re.compile("[0-9]{1,18}")
 _RANGE = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
@@ -146,6 +151,15 @@ def next_upload(listing: Element) -> dict[str, str] | None:
     return following
 
 
+def versioning_of(answer: Element) -> Versioning:
+    """Return what the answer to a GetBucketVersioning says. Raises `ValueError`."""
+    status = answer.findtext("Status") or Versioning.NEVER.value
+    try:
+        return Versioning(status.lower())
+    except ValueError:
+        raise ValueError(f"it has the status {status!r:.40}") from None
+
+
 def text_of(row: Element, tag: str) -> str:
     """Return the text of a child that must be there."""
     text = row.findtext(tag)
@@ -161,7 +175,9 @@ def _facts(path: str, headers: Mapping[str, str]) -> dict[str, Any]:
         "etag": headers["etag"],
         "version": _version(headers),
         "last_modified": float(http_date(headers.get("last-modified")) or 0),
-        "metadata": {k[len(META) :]: value for k, value in headers.items() if k.startswith(META)},
+        "metadata": {
+            k.partition("-meta-")[2]: value for k, value in headers.items() if k.startswith(_METAS)
+        },
     }
 
 
@@ -182,9 +198,9 @@ def _digits(text: str) -> int:
 
 
 def _version(headers: Mapping[str, str]) -> str | None:
-    version = headers.get("x-amz-version-id")
     # "null" is what a bucket calls all that was written while it kept no versions.
-    return None if version == "null" else version
+    found = (headers.get(name, "null") for name in _VERSIONS)
+    return next((version for version in found if version != "null"), None)
 
 
 def _truncated(listing: Element) -> bool:

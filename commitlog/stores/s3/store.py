@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeVar
 from xml.etree.ElementTree import Element
 
-from attrs import asdict
+from attrs import asdict, evolve
 
 from commitlog._util.retry import Backoff
 from commitlog.aws import (
@@ -41,6 +41,7 @@ from commitlog.stores.api import (
     NONCE,
     Capabilities,
     Condition,
+    Dialect,
     IfAbsent,
     IfMatch,
     InFlight,
@@ -54,10 +55,13 @@ from commitlog.stores.api import (
     Staged,
     StagedInfo,
     StageWriter,
+    Versioning,
+    same_etag,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.body import MIN_PART_SIZE, PART_SIZE, PUT_LIMIT, Body, chunks, split_body
 from commitlog.stores.s3.bucket import LOOK, Bucket, Request, content_md5, has_code, is_marked
+from commitlog.stores.s3.dialects import spoken
 from commitlog.stores.s3.multipart import S3StageWriter, abort_upload
 from commitlog.stores.s3.records import (
     META,
@@ -70,6 +74,7 @@ from commitlog.stores.s3.records import (
     range_data,
     text_of,
     uploads,
+    versioning_of,
 )
 from commitlog.stores.s3.xml import complete_body, delete_body, http_date, parse, refused_rows
 from commitlog.stores.s3_options import ObjectOptions
@@ -122,6 +127,7 @@ class S3Store(ObjectStore):
         ),
         enforced=False,
         request_expiry=True,
+        dialects=spoken("auto"),
     )
 
     def __init__(
@@ -162,6 +168,8 @@ class S3Store(ObjectStore):
         aws_client = AwsClient(aws, "s3", aws.endpoint("s3", bucket=parsed.name), clock=clock)
         self._objects = ObjectOptions.from_url(parsed) if object_options is None else object_options
         self._of_new_objects = self._objects.of_new_objects
+        if self._objects.dialect != "auto":
+            self.capabilities = evolve(self.capabilities, dialects=spoken(self._objects.dialect))
         self._bucket = Bucket(
             parsed.name,
             aws_client,
@@ -183,6 +191,14 @@ class S3Store(ObjectStore):
         self._bucket.close()
 
     # reads
+
+    def versioning(self) -> Versioning | None:
+        """See `ObjectStore.versioning`. Sends GetBucketVersioning, which may be refused."""
+        try:
+            request = Request("GET", query={"versioning": ""})
+            return self._read(request, "VersioningConfiguration", versioning_of)
+        except CommitError:
+            return None
 
     def begin_head(self, path: str) -> InFlight[Observation]:
         """See `ObjectStore.begin_head`. A missing bucket looks like a missing object.
@@ -286,7 +302,7 @@ class S3Store(ObjectStore):
             request = Request(
                 "PUT", key, headers=headers, body=small, condition=condition, expiry=expiry
             )
-            return self._written(request, self._bucket.send(request)(), path)
+            return self._written(request, self._send(request, path), path)
         with self.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
             writer.write(small)
             for chunk in chunks(rest):
@@ -316,7 +332,7 @@ class S3Store(ObjectStore):
         }
         request = Request("PUT", self.key(target), headers=headers, condition=condition, expiry=expiry)
         try:
-            response = self._bucket.send(request)()
+            response = self._send(request, target)
         except NotFound as error:
             # S3 says "no such key" of either object.
             if isinstance(condition, IfMatch) and self.begin_head(source)().info is not None:
@@ -332,7 +348,7 @@ class S3Store(ObjectStore):
         """See `ObjectStore.delete`. In a bucket with versions the older ones stay."""
         request = Request("DELETE", self.key(path), condition=condition, expiry=expiry)
         with suppress(NotFound):
-            self._bucket.send(request)()
+            self._send(request, path)
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
         """See `ObjectStore.delete_many`. One request for each thousand, where the server offers it."""
@@ -384,7 +400,7 @@ class S3Store(ObjectStore):
             condition=condition,
             expiry=expiry,
         )
-        return self._published(request, self._bucket.send(request)(), staged.path)
+        return self._published(request, self._send(request, staged.path), staged.path)
 
     def abort(self, staged: Staged | StagedInfo) -> None:
         """See `ObjectStore.abort`. Repeated as needed."""
@@ -396,6 +412,28 @@ class S3Store(ObjectStore):
         return self._uploads(self._prefix + prefix)
 
     # inside
+
+    def _send(self, request: Request, path: str) -> Response:
+        """Send a mutation of the object at `path`, once.
+
+        Google Cloud Storage has no condition on the etag of a write. There, a HEAD finds the generation
+        of the object with that etag, and the write is conditional on that generation.
+        """
+        condition = request.condition
+        if isinstance(condition, IfMatch) and condition.dialect is Dialect.GCS:
+            info = self.begin_head(path)().info
+            if info is None or not same_etag(info.etag, condition.etag):
+                raise PreconditionFailed(
+                    f"{self._bucket.what(request)}: it should have etag {condition.etag}, but has "
+                    "another or is gone; nothing was sent"
+                )
+            if info.version is None:
+                raise NotSupported(
+                    f"{self._bucket.what(request)}: the store reports no generation of the object, on "
+                    "which its condition rests; nothing was sent"
+                )
+            request = evolve(request, generation=info.version)
+        return self._bucket.send(request)()
 
     def _headers(self, metadata: Mapping[str, str], content_type: str | None) -> dict[str, str]:
         headers = {META + name: value for name, value in metadata.items()}

@@ -1,0 +1,250 @@
+"""Stores whose vendors have headers of their own for conditions.
+
+The stores are fakes of the vendors' documents, see `support.vendors`: none of the services was tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+import pytest
+
+from commitlog import connect
+from commitlog.commit import ConditionalStore
+from commitlog.commit.probe import RACERS, probe
+from commitlog.commit.probe_report import Kind, ProbeReport
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    NotSupported,
+    OutcomeUnknown,
+    PreconditionFailed,
+)
+from commitlog.stores.api import Dialect, Versioning
+from commitlog.testing.proxy import Fault, Proxy
+from support.vendors import ACCESS_KEY, SECRET_KEY, FakeVendor, serve
+
+ABSENT = (Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT, Kind.PUBLISH_IF_ABSENT)
+KINDS = [kind for kind in Kind if kind is not Kind.REQUEST_EXPIRY]
+
+#: The dialect of each kind that a vendor's documents promise.
+PROMISED: dict[str, dict[Kind, Dialect]] = {
+    "oss": dict.fromkeys(ABSENT, Dialect.OSS),
+    "cos": dict.fromkeys(ABSENT, Dialect.COS),
+    "r2": {
+        Kind.PUT_IF_ABSENT: Dialect.STANDARD,
+        Kind.PUT_IF_MATCH: Dialect.STANDARD,
+        Kind.PUBLISH_IF_ABSENT: Dialect.STANDARD,
+        Kind.PUBLISH_IF_MATCH: Dialect.STANDARD,
+        Kind.COPY_IF_ABSENT: Dialect.R2,
+    },
+    "gcs": dict.fromkeys(
+        (Kind.PUT_IF_ABSENT, Kind.PUT_IF_MATCH, Kind.COPY_IF_ABSENT, Kind.DELETE_IF_MATCH), Dialect.GCS
+    ),
+}
+
+Open: TypeAlias = Callable[..., ConditionalStore]
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    """Return a function that serves a fake and opens a client of it."""
+    with ExitStack() as stack:
+
+        def open_store(
+            fake: FakeVendor, *, endpoint: str = "", dialect: str | None = None, **options: Any
+        ) -> ConditionalStore:
+            return stack.enter_context(
+                connect(
+                    "s3://bucket",
+                    endpoint_url=endpoint or stack.enter_context(serve(fake)),
+                    region="auto",
+                    access_key_id=ACCESS_KEY,
+                    secret_access_key=SECRET_KEY,
+                    dialect=dialect,
+                    **options,
+                )
+            )
+
+        yield open_store
+
+
+def _probe(store: ConditionalStore, *kinds: Kind) -> ProbeReport:
+    with ThreadPoolExecutor(RACERS) as executor:
+        return probe(store.object_store, kinds=kinds or KINDS, executor=executor)
+
+
+@pytest.mark.parametrize("vendor", PROMISED)
+def test_the_probe_proves_what_the_vendor_promises(opened: Open, vendor: str) -> None:
+    """A kind is proven by attempts and races, in the dialect of its operation; no other kind is."""
+    report = _probe(opened(FakeVendor(vendor)))
+    found = {kind: report.dialects(kind)[0] for kind in KINDS if report.proves(kind)}
+    assert found == PROMISED[vendor], [row for row in report.rows if not row.ok]
+    assert '"format": 3' in report.to_json()
+    assert ProbeReport.from_json(report.to_json()) == report
+    assert report.versioning is (None if vendor == "r2" else Versioning.NEVER)
+
+
+@pytest.mark.parametrize("state", ["Enabled", "Suspended"])
+@pytest.mark.parametrize("vendor", ["oss", "cos"])
+def test_a_bucket_with_versions_is_not_trusted(opened: Open, vendor: str, state: str) -> None:
+    """It ignores the header, so the probe does not try it, and the report says why."""
+    report = _probe(opened(FakeVendor(vendor, versioning=state)))
+    assert not any(report.proves(kind) for kind in KINDS)
+    row = next(row for row in report.rows if row.check == f"refuse {vendor}")
+    assert row.got == (
+        f"not tried: the versioning of the bucket is {state.lower()}; it ignores the header"
+    )
+    assert report.versioning is Versioning[state.upper()]
+
+
+@pytest.mark.parametrize("vendor", ["oss", "cos"])
+def test_an_overwrite_is_noticed_without_the_state_of_the_bucket(opened: Open, vendor: str) -> None:
+    """The client may not ask for the versioning. The store answers 200 and overwrites."""
+    report = _probe(opened(FakeVendor(vendor, versioning="Suspended", tells_versioning=False)))
+    assert not any(report.proves(kind) for kind in KINDS)
+    rows = [row for row in report.rows if row.check == f"refuse {vendor}"]
+    assert {row.got for row in rows} == {"done, and it took effect"} and len(rows) == len(ABSENT)
+    assert report.versioning is None
+
+
+@pytest.mark.parametrize("vendor", PROMISED)
+def test_a_race_with_several_winners_is_noticed(opened: Open, vendor: str) -> None:
+    """The store honours each condition alone, and lets racers win."""
+    report = _probe(opened(FakeVendor(vendor, forgets=True)), *ABSENT)
+    assert not any(report.proves(kind) for kind in ABSENT)
+    raced = [row for row in report.rows if row.check.startswith("race")]
+    assert raced and not any(row.ok for row in raced)
+
+
+@pytest.mark.parametrize("vendor", PROMISED)
+def test_conditional_writes_use_the_dialect(opened: Open, vendor: str) -> None:
+    """A write whose condition does not hold is refused, with the port's error, and changes nothing."""
+    store = opened(FakeVendor(vendor), commit="native")
+    etag = store.put_if_absent("a", b"1").etag
+    with pytest.raises(AlreadyExists):
+        store.put_if_absent("a", b"2")
+    store.copy_if_absent("a", "b")
+    with pytest.raises(AlreadyExists):
+        store.copy_if_absent("a", "b")
+    assert (store.get("a").data, store.get("b").data) == (b"1", b"1")
+    if Kind.PUT_IF_MATCH not in PROMISED[vendor]:
+        with pytest.raises(NotSupported):
+            store.put_if_match("a", b"2", etag=etag)
+        return
+    store.put_if_match("a", b"2", etag=etag)
+    for stale in (etag, '"none"'):
+        with pytest.raises(PreconditionFailed):
+            store.put_if_match("a", b"3", etag=stale)
+    with pytest.raises(PreconditionFailed):
+        store.put_if_match("missing", b"3", etag=etag)
+    assert store.get("a").data == b"2"
+
+
+def test_an_upload_in_parts_is_published_once(opened: Open) -> None:
+    """The header is that of the request that completes the upload."""
+    fake = FakeVendor("cos")
+    store = opened(fake, commit="native")
+    first, second = store.stage("a", b"1"), store.stage("a", b"2")
+    store.publish_if_absent(first)
+    with pytest.raises(AlreadyExists):
+        store.publish_if_absent(second)
+    assert store.get("a").data == b"1"
+
+
+def test_a_deletion_needs_the_generation(opened: Open) -> None:
+    """Google Cloud Storage deletes by generation; the object with another etag stays."""
+    store = opened(FakeVendor("gcs"), commit="native")
+    etag = store.put_if_absent("a", b"1").etag
+    with pytest.raises(PreconditionFailed):
+        store.delete_if_match("a", etag='"other"')
+    store.delete_if_match("a", etag=etag)
+    with pytest.raises(PreconditionFailed):
+        store.delete_if_match("a", etag=etag)
+
+
+def test_requests_with_a_generation_have_no_headers_of_amazon(opened: Open) -> None:
+    """Google Cloud Storage refuses requests with both kinds of headers. All are signed."""
+    fake = FakeVendor("gcs")
+    opened(fake, commit="native").put_if_absent("a", b"1", metadata={"color": "red"})
+    sent = [headers for _, headers in fake.requests if "x-goog-if-generation-match" in headers]
+    assert sent and not any(name.startswith("x-amz-") for headers in sent for name in headers)
+    assert sent[-1]["x-goog-meta-color"] == "red"
+    assert sent[-1]["authorization"].startswith("GOOG4-HMAC-SHA256 Credential=fake/")
+
+
+@pytest.mark.parametrize("vendor", PROMISED)
+def test_a_lost_answer_is_no_conflict(opened: Open, vendor: str) -> None:
+    """The retry is refused because of the first request. The nonce shows that the object is one's own."""
+    fake = FakeVendor(vendor)
+    with serve(fake) as endpoint, Proxy(endpoint) as proxy:
+        store = opened(fake, endpoint=proxy.endpoint_url, commit="native")
+        store.put_if_absent("first", b"0")
+        proxy.inject(Fault(kind="put", action="drop_response"))
+        assert store.put_if_absent("a", b"1").etag == store.head("a").etag
+        assert store.get("a").data == b"1"
+        with pytest.raises(AlreadyExists):
+            store.put_if_absent("a", b"2")
+
+
+@pytest.mark.parametrize("vendor", ["oss", "cos"])
+def test_versioning_that_begins_after_the_probe_is_noticed(opened: Open, vendor: str) -> None:
+    """The write has happened, perhaps over another object, and no later one is sent."""
+    fake = FakeVendor(vendor)
+    store = opened(fake, commit="native")
+    store.put_if_absent("a", b"1")
+    fake.versioning = "Enabled"
+    with pytest.raises(OutcomeUnknown, match="another object may have been replaced"):
+        store.put_if_absent("a", b"2")
+    before = len(fake.requests)
+    with pytest.raises(NotSupported, match="keeps versions now"):
+        store.put_if_absent("b", b"2")
+    assert len(fake.requests) == before
+
+
+def test_one_of_many_writers_wins(opened: Open) -> None:
+    """Each vendor's condition, with racing clients that share a table."""
+    for vendor in PROMISED:
+        fake = FakeVendor(vendor)
+        with serve(fake) as endpoint:
+            table = f"memory://dialects-{vendor}"
+            clients = [opened(fake, endpoint=endpoint, table=table) for _ in range(4)]
+            clients[0].probe()
+
+            def create(client: ConditionalStore) -> int:
+                try:
+                    client.put_if_absent("k", b"1")
+                except AlreadyExists:
+                    return 0
+                return 1
+
+            with ThreadPoolExecutor(len(clients)) as executor:
+                assert sum(executor.map(create, clients)) == 1
+
+
+def test_a_chosen_dialect_is_the_only_one(opened: Open) -> None:
+    """It is probed like others. A store that does not honour it gets no conditional write."""
+    fake = FakeVendor("oss")
+    wrong = opened(fake, commit="native", dialect="cos")
+    with pytest.raises(NotSupported, match="put-if-absent"):
+        wrong.put_if_absent("a", b"1")
+    assert not any("if-none-match" in headers for _, headers in fake.requests)
+    assert opened(FakeVendor("oss"), commit="native", dialect="oss").put_if_absent("a", b"1").etag
+    with pytest.raises(ConfigurationError, match="dialect is 'swift'; known: auto, standard, bare"):
+        opened(fake, dialect="swift")
+
+
+def test_clients_of_one_table_use_one_dialect(opened: Open) -> None:
+    """A client with another one is refused: it may not take leases where others take none."""
+    fake = FakeVendor("cos")
+    with serve(fake) as endpoint:
+        first = opened(fake, endpoint=endpoint, table="memory://one-dialect")
+        first.put_if_absent("a", b"1")
+        assert first.stored_probe_report().versioning is Versioning.NEVER
+        assert first.stored_probe_report().dialects(Kind.COPY_IF_ABSENT) == (Dialect.COS,)
+        other = opened(fake, endpoint=endpoint, table="memory://one-dialect", dialect="oss")
+        with pytest.raises(ConfigurationError, match="with dialect=cos, and it was opened with"):
+            other.put_if_absent("b", b"1")
