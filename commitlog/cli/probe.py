@@ -1,4 +1,4 @@
-"""The command ``probe``, which measures the preconditions of a store."""
+"""The command ``probe``, which measures the preconditions of a store, or shows a stored report."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from json import loads
 
 import click
+from attrs import evolve
 
 from commitlog.cli.connection import Connection, store_options
 from commitlog.cli.output import json_option, print_columns, print_json
 from commitlog.commit.probe import RACERS
 from commitlog.commit.probe import probe as measure
 from commitlog.commit.probe_report import Kind, ProbeReport
+from commitlog.errors import NotFound
+from commitlog.stores.api import Dialect
 
 __all__ = ["probe"]
 
@@ -25,13 +28,20 @@ __all__ = ["probe"]
     multiple=True,
     help="Measure only this kind. Repeatable.",
 )
+@click.option(
+    "--stored", is_flag=True, help="Show the report that the table keeps, and measure nothing."
+)
 @json_option
 @store_options
-def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) -> None:
+def probe(connection: Connection, url: str, kinds: tuple[str, ...], stored: bool, json: bool) -> None:
     """Measure which preconditions the store at URL enforces, and print the result of each check.
 
     In a race, many writers compete, and only one may win. "request-expiry" is the expiry of signed
     requests, which protects leases; stores that do not check signatures do not enforce it.
+
+    If the store does not enforce a standard precondition, the headers of Alibaba OSS, Tencent COS,
+    Cloudflare R2 and Google Cloud Storage are tried. A check of a vendor's header ends in its name. Add
+    ?dialect=NAME to URL to try only one.
 
     With --commit auto, the store performs the conditional writes that are "proven", and others are
     refused. With --table, conditional writes that can compete for an object use the store if all of them
@@ -39,7 +49,7 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
 
     With --table, the report is saved in the table for all its clients, and replaces an earlier report.
     Run the command while no client is active. Without a saved report, the first client measures and
-    saves one.
+    saves one. With --stored, the saved report is shown.
 
     With --json, the report is printed as one object, in which "request-expiry" is named "fence". Save it
     to a file for commands without a table, and pass it to them as --probe-report FILE. Otherwise these
@@ -54,14 +64,25 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
       commitlog probe s3://bucket/scratch --json
     """
     opened = connection.open(connection.locate_directory(url).store)
-    with ThreadPoolExecutor(RACERS) as executor:
-        wanted = [kind for kind in Kind if kind.label in kinds] or list(Kind)
-        report = measure(opened.object_store, kinds=wanted, executor=executor)
-    if connection.table is not None:
-        opened.save_probe_report(report)
+    wanted = [kind for kind in Kind if kind.label in kinds] or list(Kind)
+    if stored:
+        report = opened.stored_probe_report()
+        report = evolve(report, rows=[row for row in report.rows if row.kind in wanted])
+        if not report.rows:
+            raise NotFound(
+                f"the table keeps no probe report of {report.url}: measure it, without --stored"
+            )
+    else:
+        with ThreadPoolExecutor(RACERS) as executor:
+            report = measure(opened.object_store, kinds=wanted, executor=executor)
+        if report.versioning is None:
+            report = evolve(report, versioning=opened.object_store.versioning())
+        if connection.table is not None:
+            opened.save_probe_report(report)
     if json:
         proven = [kind.value for kind in Kind if report.proves(kind)]
-        print_json({**loads(report.to_json()), "proven": proven})
+        dialects = {kind.value: _dialect(report, kind) for kind in Kind if report.proves(kind)}
+        print_json({**loads(report.to_json()), "proven": proven, "dialects": dialects})
     else:
         _print_table(report)
 
@@ -74,4 +95,18 @@ def _print_table(report: ProbeReport) -> None:
     ]
     print_columns([("KIND", "CHECK", "OK", "EXPECTED", "GOT"), *tries])
     click.echo()
-    print_columns([(kind.label, "proven" if report.proves(kind) else "not proven") for kind in kinds])
+    print_columns([(kind.label, _summary(report, kind)) for kind in kinds])
+    if report.versioning is not None:
+        click.echo(f"\nversioning of the bucket: {report.versioning.value}")
+
+
+def _dialect(report: ProbeReport, kind: Kind) -> str:
+    return report.dialects(kind)[0].value
+
+
+def _summary(report: ProbeReport, kind: Kind) -> str:
+    """Return whether a kind is proven, and in which dialect if not in the standard one."""
+    found = report.dialects(kind)
+    if not found:
+        return "not proven"
+    return "proven" if found[0] is Dialect.STANDARD else f"proven, dialect {found[0].value}"

@@ -99,8 +99,8 @@ def probe(
         new_id: makes unique ids.
 
     Where the store does not honour the standard condition, the headers of vendors are tried, see
-    `commitlog.stores.s3.dialects`. Those that a bucket with versions ignores are not tried if the store
-    says that the bucket has, or had, versioning; otherwise the checks show it.
+    `commitlog.stores.s3.dialects`. One that a bucket with versions ignores is not proven if the store
+    says that the bucket has, or had, versioning, whatever the checks show.
 
     A race with one winner is not a full proof. The race is run long enough to expose the stores that
     are known to fail.
@@ -116,7 +116,7 @@ class _Probe:
         self._store = store
         self._executor = executor
         self._new_id = new_id
-        self._seen: Versioning | None = None
+        self._versioning: Versioning | None = None
         # No directory of its own: some stores keep a directory that was once needed.
         self._root = f"{PREFIX}{new_id()}-"
 
@@ -127,7 +127,7 @@ class _Probe:
                 rows.extend(self._measure(kind))
         finally:
             self._clean_up()
-        return ProbeReport(url=self._store.url, rows=rows, versioning=self._seen)
+        return ProbeReport(url=self._store.url, rows=rows, versioning=self._versioning)
 
     def _measure(self, kind: Kind) -> list[ProbeResult]:
         """Return the rows of one kind, in the standard dialect, and else in those of vendors."""
@@ -202,15 +202,16 @@ class _Probe:
 
         The refusals come first: most other stores ignore the header.
         """
-        if test.dialect.needs_unversioned and self._seen is None:
-            self._seen = self._store.versioning()
-        if test.dialect.needs_unversioned and self._seen not in (None, Versioning.NEVER):
-            why = f"not tried: the versioning of the bucket is {self._seen.value}; it ignores the header"
-            yield test.row("refuse", AlreadyExists.__name__, why, ok=False)
-            return
         for row in chain(self._refuse(test), (self._accept(test) for _ in range(1))):
             yield row
             if not row.ok:
+                return
+        if test.dialect.needs_unversioned:
+            self._versioning = self._versioning or self._store.versioning()
+            if self._versioning not in (None, Versioning.NEVER):
+                # By the vendor's documents, what was seen above cannot be relied on.
+                why = f"done, but the versioning of the bucket is {self._versioning.value}"
+                yield test.row("accept", "done", why, ok=False)
                 return
         if self._executor is not None:
             yield self._race(test, self._executor)

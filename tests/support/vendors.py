@@ -56,6 +56,7 @@ class FakeVendor:
         vendor: ``oss``, ``cos``, ``r2`` or ``gcs``.
         versioning: the status of the bucket: "", ``Enabled`` or ``Suspended``.
         tells_versioning: whether it answers GetBucketVersioning; else it denies it.
+        honours_versioned: whether it honours the header in spite of its versioning.
         forgets: the fault of a store that lets racers win: a condition overlooks an object that nobody
             has read yet.
 
@@ -66,6 +67,7 @@ class FakeVendor:
     vendor: str
     versioning: str = ""
     tells_versioning: bool = True
+    honours_versioned: bool = False
     forgets: bool = False
     requests: list[tuple[str, Mapping[str, str]]] = field(factory=list)
     _lock: threading.RLock = field(factory=threading.RLock)
@@ -188,7 +190,8 @@ class FakeVendor:
         self, found: _Object | None, headers: Mapping[str, str], operation: str
     ) -> None:
         forbidden = headers.get(f"x-{self.vendor}-forbid-overwrite") == "true"
-        if forbidden and operation != "delete" and found is not None and not self.versioning:
+        ignores = bool(self.versioning) and not self.honours_versioned
+        if forbidden and operation != "delete" and found is not None and not ignores:
             raise Refusal(409, "FileAlreadyExists", "The object you specified already exists.")
 
     def _check_r2(self, found: _Object | None, headers: Mapping[str, str], operation: str) -> None:

@@ -639,7 +639,7 @@ def later_verdict() -> object:
     table = sample.fill_table(memory_table(LEASE_SCHEMA))
     item = table.get(Key("../PROBE/s3://bucket", "put-if-absent"))
     assert item is not None
-    table.put({**item, "verdict": str(item["verdict"]).replace('"format": 1', '"format": 3')})
+    table.put({**item, "verdict": str(item["verdict"]).replace('"format": 1', '"format": 4')})
     return ConditionalStore(Unenforced(sample.store(sample.clock)), table=table).probe()
 
 
@@ -667,7 +667,7 @@ def later_offset() -> object:
 def later_report() -> object:
     """Read a probe report of a later format."""
     stored = Sample.read(VERSION, "probe-reports").values["format-2"]
-    return ProbeReport.from_json(stored.replace('"format": 2', '"format": 3'))
+    return ProbeReport.from_json(stored.replace('"format": 2', '"format": 4'))
 
 
 _LATER: dict[str, Callable[[], object]] = {

@@ -105,30 +105,30 @@ def test_the_probe_proves_what_the_vendor_promises(vendor: str) -> None:
     assert found == PROMISED[vendor], [row for row in report.rows if not row.ok]
     assert '"format": 3' in report.to_json()
     assert ProbeReport.from_json(report.to_json()) == report
-    assert report.versioning is (None if vendor == "r2" else Versioning.NEVER)
+    assert report.versioning is (Versioning.NEVER if vendor in ("oss", "cos") else None)
 
 
 @pytest.mark.parametrize("state", ["Enabled", "Suspended"])
 @pytest.mark.parametrize("vendor", ["oss", "cos"])
-def test_a_bucket_with_versions_is_not_trusted(opened: Open, vendor: str, state: str) -> None:
-    """It ignores the header, so the probe does not try it, and the report says why."""
-    report = _probe(opened(FakeVendor(vendor, versioning=state)))
-    assert not any(report.proves(kind) for kind in KINDS)
-    row = next(row for row in report.rows if row.check == f"refuse {vendor}")
-    assert row.got == (
-        f"not tried: the versioning of the bucket is {state.lower()}; it ignores the header"
-    )
-    assert report.versioning is Versioning[state.upper()]
-
-
-@pytest.mark.parametrize("vendor", ["oss", "cos"])
-def test_an_overwrite_is_noticed_without_the_state_of_the_bucket(opened: Open, vendor: str) -> None:
-    """The client may not ask for the versioning. The store answers 200 and overwrites."""
-    report = _probe(opened(FakeVendor(vendor, versioning="Suspended", tells_versioning=False)))
+def test_a_bucket_with_versions_is_found_by_attempts(opened: Open, vendor: str, state: str) -> None:
+    """The store ignores the header there, answers 200 and overwrites."""
+    fake = FakeVendor(vendor, versioning=state, tells_versioning=False)
+    report = _probe(opened(fake))
     assert not any(report.proves(kind) for kind in KINDS)
     rows = [row for row in report.rows if row.check == f"refuse {vendor}"]
     assert {row.got for row in rows} == {"done, and it took effect"} and len(rows) == len(ABSENT)
-    assert report.versioning is None
+    with pytest.raises(NotSupported, match="put-if-absent"):
+        opened(fake, commit="native").put_if_absent("a", b"1")
+
+
+@pytest.mark.parametrize("vendor", ["oss", "cos"])
+def test_a_bucket_with_versions_is_not_trusted(opened: Open, vendor: str) -> None:
+    """It seems to honour the header, but the vendor's documents say that it need not."""
+    report = _probe(opened(FakeVendor(vendor, versioning="Suspended", honours_versioned=True)))
+    assert not any(report.proves(kind) for kind in KINDS)
+    rows = [row for row in report.rows if row.check == f"accept {vendor}" and not row.ok]
+    assert {row.got for row in rows} == {"done, but the versioning of the bucket is suspended"}
+    assert report.versioning is Versioning.SUSPENDED
 
 
 @pytest.mark.parametrize("vendor", PROMISED)
