@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from attrs import evolve
 
 from commitlog.commit.bucket_identity import BUCKETS
 from commitlog.commit.probe_report import Kind, ProbeReport
+from commitlog.stores.api import Condition, Dialect, IfAbsent, PutResult
+from commitlog.stores.s3.dialects import spoken
 from commitlog.testing.sim import Fault, Forced, Node, SimulatedStore
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import BOTH, UNEXPLAINED, Setting, racing
 from sim.leases.actions import copy, create, delete, edit
 from support.commit import proven
+from support.outputs import HookedStore
 
 __all__ = ["NATIVE"]
 
@@ -69,6 +75,35 @@ _AT_ONCE: Setting = _without_expiry(
         },
     )
 )
+
+
+class _Cos(HookedStore):
+    """A client of a store that knows no other condition than the header of Tencent COS.
+
+    Args:
+        inner: the client of the simulated store.
+        versioned: whether the bucket keeps versions. Then the store ignores the header.
+    """
+
+    def __init__(self, inner: SimulatedStore, *, versioned: bool = False) -> None:
+        super().__init__(inner)
+        self.capabilities = evolve(inner.capabilities, enforced=False, dialects=spoken("cos"))
+        self._versioned = versioned
+
+    def put(
+        self, path: str, body: Any, *, condition: Condition | None = None, **options: Any
+    ) -> PutResult:
+        known = condition == IfAbsent(Dialect.COS) and not self._versioned
+        result = super().put(path, body, condition=IfAbsent() if known else None, **options)
+        return evolve(result, version="1") if self._versioned else result
+
+
+#: Arguments of worlds with such a store, which a probe has checked.
+_COS: Mapping[str, Any] = {
+    "mode": "native",
+    "probe_report": proven(*ABSENT, dialect=Dialect.COS),
+    "wrap": lambda store, _: _Cos(store),
+}
 
 NATIVE: tuple[Mutant, ...] = (
     Mutant(
@@ -298,6 +333,54 @@ NATIVE: tuple[Mutant, ...] = (
         story=(
             "A's request to list the bucket is slow. Meanwhile B has listed it, and uses its own "
             "finding. A's list replaces B's, and A uses its own finding, too."
+        ),
+    ),
+    Mutant(
+        name="a vendor's header left out",
+        where="protocol.md#native",
+        rule="a condition is sent in the dialect that the store is proven to honour",
+        edit=Edit(("ConditionalStore._spelled", "return IfAbsent(dialect)", "return condition")),
+        setting=racing(BOTH, **_COS),
+        caught=UNEXPLAINED,
+        story="A and B send the standard header, which the store ignores. Both creations succeed.",
+    ),
+    Mutant(
+        name="a condition trusted in a bucket that keeps versions",
+        where="protocol.md#native",
+        rule=(
+            "if an object has a version where the store ignores the condition then, the outcome is "
+            "`OutcomeUnknown`"
+        ),
+        edit=Edit(
+            (
+                "NativeCommitter._check_exclusive",
+                "if result is None or result.version is None:",
+                "if True:",
+            )
+        ),
+        setting=racing(BOTH, **{**_COS, "wrap": lambda store, _: _Cos(store, versioned=True)}),
+        caught=UNEXPLAINED,
+        story=(
+            "Versioning was enabled after the probe, so the store ignores the header. Both creations "
+            "succeed."
+        ),
+    ),
+    Mutant(
+        name="an own object reported as a conflict in a vendor's dialect",
+        where="protocol.md#lost-answers",
+        rule="a lost answer, and then the own object: the write happened",
+        edit=Edit(
+            (
+                "NativeCommitter.run",
+                "result = self._read_back(mutation, lost, failure)",
+                "raise failure",
+            )
+        ),
+        setting=racing({"A": create("k")}, Fault.LOST_RESPONSE, **_COS),
+        caught=UNEXPLAINED,
+        story=(
+            "A's creation happened, but its answer is lost. The store refuses the retry, and A reports "
+            "that another client's object exists."
         ),
     ),
 )

@@ -17,6 +17,7 @@ from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
 from commitlog.errors import OutcomeUnknown
 from commitlog.stores.api import (
     Capabilities,
+    Dialect,
     InFlight,
     ObjectData,
     ObjectStore,
@@ -84,12 +85,12 @@ class Script:
         return [given for name, given in zip(self.log, self.arguments, strict=True) if name == call]
 
 
-def proven(*kinds: Kind, url: str = "memory://") -> ProbeReport:
+def proven(*kinds: Kind, url: str = "memory://", dialect: Dialect = Dialect.STANDARD) -> ProbeReport:
     """Return the report that the store at `url` enforces these kinds of conditions, and no other."""
     rows = [
         ProbeResult(kind=kind, check=check, expected="", got="", ok=kind in kinds)
         for kind in Kind
-        for check in sorted(kind.checks)
+        for check in sorted(kind.checks_in(dialect))
     ]
     return ProbeReport(url=url, rows=rows)
 
