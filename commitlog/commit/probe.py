@@ -65,7 +65,7 @@ class _Racer:
 
 @frozen
 class _Test:
-    """What is tested: a kind of request, in a dialect."""
+    """A kind of request to test, in a dialect."""
 
     kind: Kind
     operation: Operation
@@ -209,7 +209,7 @@ class _Probe:
         if test.dialect.needs_unversioned:
             self._versioning = self._versioning or self._store.versioning()
             if self._versioning not in (None, Versioning.NEVER):
-                # By the vendor's documents, what was seen above cannot be relied on.
+                # By the vendor's documents, the store ignores the header there.
                 why = f"done, but the versioning of the bucket is {self._versioning.value}"
                 yield test.row("accept", "done", why, ok=False)
                 return

@@ -46,7 +46,7 @@ from commitlog.oplog.codec import Document, encode
 from commitlog.outputs import AbortRecord, Batch, Output, Position
 from commitlog.outputs.manifest import Manifests
 from commitlog.outputs.records import Manifest
-from commitlog.stores.api import Staged
+from commitlog.stores.api import Dialect, Staged, Versioning
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Key, Table, TableSchema
@@ -330,7 +330,10 @@ def test_probe_reports_are_read(sample: Sample) -> None:
         report = ProbeReport.from_json(text)
         assert report.url == BUCKET
         assert report.proves(Kind.PUT_IF_ABSENT) and report.proves(Kind.PUT_IF_MATCH)
-        assert report.needs_bare(Kind.PUT_IF_MATCH) == (name == "format-2")
+        assert report.needs_bare(Kind.PUT_IF_MATCH) == (name != "format-1")
+        expected = Dialect.COS if name == "format-3" else Dialect.STANDARD
+        assert report.dialects(Kind.PUT_IF_ABSENT)[0] is expected
+        assert report.versioning is (Versioning.NEVER if name == "format-3" else None)
         assert report.to_json() == text
 
 

@@ -449,7 +449,7 @@ ONLY = ("--only", "put-if-absent", "--only", "delete-if-match")
 def test_probe_of_a_local_directory(tmp_path: Path) -> None:
     """It enforces all conditions, and stays empty."""
     [verdict] = lines(run("probe", str(tmp_path), "--json", *ONLY))
-    assert set(verdict) == {"format", "url", "rows", "proven"}
+    assert set(verdict) == {"format", "url", "rows", "proven", "dialects"}
     assert verdict["proven"] == ["put-if-absent", "delete-if-match"]
     assert "proven" in run("probe", str(tmp_path), *ONLY).stdout
     assert [path.name for path in tmp_path.iterdir()] == [".commitlog"]

@@ -5,16 +5,20 @@ The stores are fakes of the vendors' documents, see `support.vendors`: none of t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 from attrs import evolve
+from click.testing import CliRunner
 
 from commitlog import connect
+from commitlog.cli import main
 from commitlog.commit import ConditionalStore
 from commitlog.commit.probe import RACERS, probe
 from commitlog.commit.probe_report import Kind, ProbeReport
@@ -274,3 +278,33 @@ def test_clients_of_one_table_use_one_dialect(opened: Open) -> None:
         other = opened(fake, endpoint=endpoint, table=table, dialect="oss")
         with pytest.raises(ConfigurationError, match="with dialect=cos, and it was opened with"):
             other.put_if_absent("b", b"1")
+
+
+def test_the_command_shows_the_dialect_and_the_stored_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--stored`` sends no request to the store. What was not measured is not found."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    monkeypatch.setenv("AWS_REGION", "auto")
+    fake = FakeVendor("oss")
+    with serve(fake) as endpoint:
+
+        def run(*words: str, status: int = 0) -> str:
+            place = ("s3://bucket", "--endpoint-url", endpoint)
+            done = CliRunner().invoke(main, ["probe", *place, *words])
+            assert done.exit_code == status, done.output
+            return done.output
+
+        table = ("--table", f"sqlite:///{tmp_path}/leases.db")
+        assert "keeps no probe report" in run("--stored", *table, status=1)
+        assert "there is no table" in run("--stored", status=2)
+        shown = run("--only", "put-if-absent", *table)
+        assert "put-if-absent  proven, dialect oss" in shown
+        assert "versioning of the bucket: never enabled" in shown
+        before = len(fake.requests)
+        assert run("--stored", *table) == shown
+        assert len(fake.requests) == before
+        report = json.loads(run("--stored", "--json", *table))
+        assert (report["format"], report["versioning"]) == (3, "never enabled")
+        assert report["dialects"] == {"put-if-absent": "oss"}
