@@ -28,6 +28,8 @@ __all__ = [
     "JobAborted",
     "JobAlreadyCommitted",
     "LeaseTimeout",
+    "LockLost",
+    "LockNotHeld",
     "NotADirectory",
     "NotFound",
     "NotSupported",
@@ -37,6 +39,7 @@ __all__ = [
     "PublishIncomplete",
     "RequestExpired",
     "RowsReplaced",
+    "StaleToken",
     "StateMismatch",
     "StoreEmpty",
     "TableNotFound",
@@ -166,6 +169,27 @@ class LeaseTimeout(CommitError, TimeoutError):
     """Another writer held the lease for longer than the caller was willing to wait.
 
     Nothing happened. ``commitlog lease list`` shows the holder and when it can be reclaimed.
+    """
+
+
+class LockNotHeld(CommitError, RuntimeError):
+    """The caller does not hold the lock. Nothing happened."""
+
+
+class LockLost(LockNotHeld):
+    """The caller held the lock, and holds it no longer: it ran out, or was broken or taken over.
+
+    Another holder may have begun its work since. Writes with the lock's fencing token through
+    `commitlog.locks.FencedStore` are still safe; anything else that was done under the lock may have
+    been done at the same time as the work of another holder. Release the lock before it is acquired
+    again.
+    """
+
+
+class StaleToken(PreconditionFailed):
+    """A holder with a larger fencing token has written the object. Nothing happened.
+
+    The lock was lost. A repeated call fails in the same way; acquire the lock again.
     """
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import sim.ingest.random_world as ingest
 import sim.leases.random_world as leases
+import sim.locks.random_world as locks
 import sim.namespace.bindings.random_world as bindings
 import sim.namespace.maintenance.random_world as maintenance
 import sim.namespace.random_world as namespace
@@ -81,6 +82,10 @@ WORLDS: Mapping[str, World] = {
     **{f"{name}-small": leases.seeded_world(name, small=True) for name in leases.ENFORCEMENTS},
     "oplog-effects": oplog.seeded_world(effects=True),
     "oplog-opinions": oplog.seeded_world(effects=False),
+    "locks-table": locks.seeded_world(place="table"),
+    "locks-store": locks.seeded_world(place="store"),
+    "locks-broken": locks.seeded_world(place="table", exclusive=False),
+    "locks-semaphore": locks.seeded_world(place="table", permits=2),
     **{name: _limited(world, LIMITS.get(name, {})) for name, world in _OUTPUTS.items()},
     "ingest": ingest.seeded_world,
     "namespace-stable": namespace.seeded_world(stable=True),

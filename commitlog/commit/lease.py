@@ -10,6 +10,8 @@ Rules (numbers as in docs/protocol.md); the waiting rules are those of ``DynamoC
 * A record with this client's owner is its own: a request of it was answered twice, or its response lost.
 * Release rewrites the record with timeout 0, and never deletes it: generations must not restart while
   any client may remember them (6).
+* A lock is a lease on a name, with a holder. Its record is kept for ever, so that its generations, which
+  are the fencing tokens of its holders, never restart. `commitlog.locks` has the rest of locks.
 * A lease is broken by a takeover that writes nothing: wait as above, then write the record as released.
 """
 
@@ -17,19 +19,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from attrs import evolve, frozen
 
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
-from commitlog.commit.record import CREATE, LeaseRecord
+from commitlog.commit.record import CREATE, NEVER, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import CommitError, LeaseTimeout, OutcomeUnknown, Unavailable
-from commitlog.tables.api import Absent, ConditionFailed, InFlight, Item, Key, Table
+from commitlog.tables.api import Absent, ConditionFailed, InFlight, Item, Key, TableCondition
 
-__all__ = ["HeldLease", "Lease", "break_lease"]
+__all__ = ["HeldLease", "Lease", "RecordTable", "break_lease"]
 
 _log = logging.getLogger(__name__)
+
+
+class RecordTable(Protocol):
+    """The methods of a `commitlog.tables.Table` that leases need."""
+
+    def get(self, key: Key, /) -> Item | None:
+        """Return the item under `key`, or None."""
+
+    def begin_put(self, item: Item, /, *, condition: TableCondition | None = None) -> InFlight[None]:
+        """Send a put, and return the request in flight; see `commitlog.tables.Table.begin_put`."""
 
 
 @frozen(kw_only=True)
@@ -61,6 +74,7 @@ class Lease:
         settings: the settings of leases.
         key: the record's key: the object's key in its bucket, and its etag or `CREATE`.
         owner: an id that no other call ever uses.
+        holder: the description of the holder, if the lease is a lock; see `LeaseRecord.holder`.
 
     Attributes:
         record: the record as this call last wrote it, or None while the lease is not held. A lease
@@ -71,13 +85,14 @@ class Lease:
 
     def __init__(
         self,
-        table: Table,
+        table: RecordTable,
         *,
         clock: Clock,
         backoff: Backoff,
         settings: LeaseSettings,
         key: Key,
         owner: str,
+        holder: str | None = None,
     ) -> None:
         self._table = table
         self._clock = clock
@@ -85,6 +100,7 @@ class Lease:
         self._settings = settings
         self._key = key
         self._owner = owner
+        self._holder = holder
         self._first_sent: dict[int, float] = {}
         self.record: LeaseRecord | None = None
         self.interrupted = False
@@ -148,6 +164,10 @@ class Lease:
         """Read the record again while waiting; None means that it is mine."""
         return self._judge(_read(self._table, self._key))
 
+    def owns(self, record: LeaseRecord) -> bool:
+        """Return whether this call has sent a request for the lease that stores `record`."""
+        return record.owner == self._owner and record.generation in self._first_sent
+
     def begin_release(self) -> InFlight[None]:
         """Send the record with timeout 0, so that no waiter must wait for its expiry.
 
@@ -169,6 +189,8 @@ class Lease:
         return wait
 
     def _next(self, previous: LeaseRecord | None, *, timeout_ms: int) -> LeaseRecord:
+        if self._holder is not None:
+            return self._next_of_lock(previous, self._holder, timeout_ms=timeout_ms)
         return LeaseRecord(
             path=self._key.hash,
             etag=self._key.range or CREATE,
@@ -178,10 +200,29 @@ class Lease:
             owner=self._owner,
         )
 
+    def _next_of_lock(
+        self, previous: LeaseRecord | None, holder: str, *, timeout_ms: int
+    ) -> LeaseRecord:
+        # If the record was removed by hand, tokens still grow, as far as wall clocks can be trusted: a
+        # lock is not rewritten once in every millisecond.
+        first = int(self._clock.epoch() * 1000)
+        generation = first if previous is None else previous.generation + 1
+        renewed = previous is not None and previous.owner == self._owner and not previous.released
+        return LeaseRecord(
+            path=self._key.hash,
+            etag=self._key.range or CREATE,
+            generation=generation,
+            timeout=timeout_ms,
+            ttl=NEVER,
+            owner=self._owner,
+            token=previous.token if previous is not None and renewed else generation,
+            holder=holder,
+        )
+
     def _judge(self, found: LeaseRecord | None) -> HeldLease | None:
         # The first of all requests for that generation counts: any of them may be the one that
         # landed, and others may have been counting since.
-        if found is not None and found.owner == self._owner and found.generation in self._first_sent:
+        if found is not None and self.owns(found):
             self.record = found
             self._held = True
             return None
@@ -190,7 +231,7 @@ class Lease:
 
 
 def break_lease(
-    table: Table,
+    table: RecordTable,
     held: HeldLease,
     *,
     clock: Clock,
@@ -247,7 +288,7 @@ def break_lease(
 
 
 def _release_expired(
-    table: Table,
+    table: RecordTable,
     expired: LeaseRecord,
     clock: Clock,
     backoff: Backoff,
@@ -261,7 +302,7 @@ def _release_expired(
         generation=expired.generation + 1,
         timeout=0,
         # A client that remembers the old record must not meet its generation again.
-        ttl=int(clock.epoch() + max(settings.ttl, remembered)),
+        ttl=NEVER if expired.ttl == NEVER else int(clock.epoch() + max(settings.ttl, remembered)),
         owner=owner,
     )
     lost = False
@@ -269,7 +310,7 @@ def _release_expired(
     def release() -> LeaseRecord | None:
         nonlocal lost
         try:
-            table.put(released.to_item(), condition=expired.unchanged())
+            table.begin_put(released.to_item(), condition=expired.unchanged())()
         except ConditionFailed as failed:
             return _found(failed, table, expired.key)
         except OutcomeUnknown:
@@ -295,12 +336,12 @@ def _unknown(expired: LeaseRecord) -> OutcomeUnknown:
     )
 
 
-def _found(failed: ConditionFailed, table: Table, key: Key) -> LeaseRecord | None:
+def _found(failed: ConditionFailed, table: RecordTable, key: Key) -> LeaseRecord | None:
     """Return the record that made a put fail, which the answer holds or the table."""
     return _parse(failed.item) if failed.item_known else _read(table, key)
 
 
-def _read(table: Table, key: Key) -> LeaseRecord | None:
+def _read(table: RecordTable, key: Key) -> LeaseRecord | None:
     return _parse(table.get(key))
 
 

@@ -3,24 +3,36 @@
 The layout is that of ``DynamoCommit`` in the Rust crate ``object_store`` up to 0.12, so that both kinds
 of client can share a table: ``path`` (the object's whole key, without the bucket), ``etag`` (``*`` to
 create, else the etag as the store's HEAD spells it, quotes included), ``generation``, ``timeout`` in
-milliseconds, ``ttl`` in epoch seconds. Ours adds ``owner``. That client refuses items with attributes
-that are neither strings nor numbers, so none is ever added.
+milliseconds, ``ttl`` in epoch seconds. Ours adds ``owner``, and to the records of locks ``token`` and
+``holder``. That client refuses items with attributes that are neither strings nor numbers, so none is
+ever added.
 """
 
 from __future__ import annotations
+
+from types import MappingProxyType
 
 from attrs import field, frozen, validators
 
 from commitlog.errors import CorruptRecord
 from commitlog.tables.api import Absent, Equals, Item, Key, TableCondition, TableSchema
 
-__all__ = ["CREATE", "LEASE_SCHEMA", "LeaseRecord"]
+__all__ = ["CREATE", "LEASE_SCHEMA", "LOCK", "NEVER", "LeaseRecord"]
 
 #: The keys of a table of leases.
 LEASE_SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl", use="leases")
 
 #: The value for the etag in a lease to create an object.
 CREATE = "*"
+
+#: The value for the etag in a record of a lock, which guards no object. No etag is spelt so.
+LOCK = "lock"
+
+#: The `LeaseRecord.ttl` of records that a table must never drop: the last second of the year 9999.
+NEVER = 253_402_300_799
+
+#: The attributes that a record may lack, and their types.
+_OPTIONAL = MappingProxyType({"owner": str, "token": int, "holder": str})
 
 #: All numbers of a record are below this, and so is the next generation.
 _MAX_NUMBER = 2**63
@@ -32,12 +44,16 @@ class LeaseRecord:
 
     Attributes:
         path: the object's key in its bucket.
-        etag: etag of the version that is going to be replaced or deleted; `CREATE` if there is none.
+        etag: etag of the version that is going to be replaced or deleted; `CREATE` if there is none;
+            `LOCK` for a lock.
         generation: number of times that the record was rewritten. It never restarts while a process may
             remember the record.
         timeout: length of the lease in milliseconds; 0 once it was released.
-        ttl: epoch second after which the table may drop the record.
+        ttl: epoch second after which the table may drop the record; `NEVER` for a lock.
         owner: id of the call that wrote it; None for ``object_store``.
+        token: the fencing token of a lock: the generation at which its holder acquired it, which
+            renewals and the release keep. None if the record is not that of a lock.
+        holder: a description of the holder of a lock, for people; None likewise.
     """
 
     path: str = field(validator=validators.min_len(1))
@@ -46,6 +62,8 @@ class LeaseRecord:
     timeout: int = field(validator=validators.ge(0))
     ttl: int = field(validator=validators.ge(0))
     owner: str | None = None
+    token: int | None = None
+    holder: str | None = None
 
     @property
     def key(self) -> Key:
@@ -75,8 +93,10 @@ class LeaseRecord:
             "timeout": self.timeout,
             "ttl": self.ttl,
         }
-        if self.owner is not None:
-            item["owner"] = self.owner
+        for name in _OPTIONAL:
+            value = getattr(self, name)
+            if value is not None:
+                item[name] = value
         return item
 
     @classmethod
@@ -97,11 +117,12 @@ class LeaseRecord:
             if type(value) is not kind or (type(value) is int and value >= _MAX_NUMBER):
                 raise CorruptRecord(_describe(item, f"{name} is {value!r}"))
             values[name] = value
-        owner = item.get("owner")
-        if owner is not None and not isinstance(owner, str):
-            raise CorruptRecord(_describe(item, f"owner is {owner!r}"))
+        for name, optional in _OPTIONAL.items():
+            value = values[name] = item.get(name)
+            if value is not None and type(value) is not optional:
+                raise CorruptRecord(_describe(item, f"{name} is {value!r}"))
         try:
-            return cls(owner=owner, **values)  # type: ignore[arg-type]
+            return cls(**values)  # type: ignore[arg-type]
         except ValueError as error:
             raise CorruptRecord(_describe(item, str(error))) from error
 

@@ -94,7 +94,7 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
         where="protocol.md#steps",
         rule="a record is mine if it bears my `owner`",
         edit=Edit(
-            ("Lease._judge", "found.owner == self._owner and found.generation", "found.generation")
+            ("Lease.owns", "record.owner == self._owner and record.generation", "record.generation")
         ),
         setting=racing(BOTH),
         caught=UNEXPLAINED,

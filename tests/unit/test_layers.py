@@ -20,6 +20,7 @@ LAYERS = (
     {"commit"},
     {"connect"},
     {"oplog"},
+    {"locks"},
     {"outputs"},
     {"ingest"},
     {"namespace"},
@@ -33,7 +34,7 @@ LAYERS = (
 )
 
 #: The packages with the protocols, which run in the simulator as they run on S3.
-PROTOCOLS = {"commit", "oplog", "outputs", "ingest", "namespace"}
+PROTOCOLS = {"commit", "oplog", "outputs", "ingest", "namespace", "locks"}
 
 #: The modules that define ports, and those that count the requests to any implementation.
 PORTS = {

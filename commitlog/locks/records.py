@@ -1,0 +1,154 @@
+"""Where the records of locks are: items of a table, or objects of a store.
+
+`open_records` gives both the same face, `commitlog.commit.lease.RecordTable`, so that the rules of
+leases know no difference. In a table, the records have the keys of a table of leases, and may share one
+with leases. In a store, each record is an object.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from attrs import frozen
+
+from commitlog._util.retry import Backoff
+from commitlog.clock import Clock
+from commitlog.commit import ConditionalStore
+from commitlog.commit.lease import RecordTable
+from commitlog.commit.record import LOCK
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    Conflict,
+    NotFound,
+    PreconditionFailed,
+)
+from commitlog.oplog.codec import Document, decode, encode
+from commitlog.stores.api import ObjectData, same_etag
+from commitlog.tables.api import (
+    ConditionFailed,
+    InFlight,
+    Item,
+    Key,
+    Table,
+    TableCondition,
+)
+
+__all__ = ["Place", "key_of", "open_records", "read_whole"]
+
+#: Where locks are kept.
+Place: TypeAlias = ConditionalStore | Table
+
+#: The beginning of the keys of locks in a table, where no object of a bucket has its key.
+_PREFIX = "commitlog-lock:"
+
+_KIND = "lock"
+
+
+def key_of(place: Place, name: str) -> Key:
+    """Return the key of the record of the lock `name`. Raises `ConfigurationError` for an empty name."""
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"the name of a lock is a non-empty str, not {name!r}")
+    return Key(name if isinstance(place, ConditionalStore) else _PREFIX + name, LOCK)
+
+
+def open_records(place: Place, *, clock: Clock, backoff: Backoff) -> RecordTable:
+    """Return the records of locks at `place`. Sends no request.
+
+    Raises `ConfigurationError` if it is neither a table nor a conditional store.
+    """
+    if isinstance(place, ConditionalStore):
+        return ObjectRecords(place, clock=clock, backoff=backoff)
+    if isinstance(place, Table):
+        return place
+    raise ConfigurationError(
+        f"locks are kept in a ConditionalStore or a Table, not in {place!r}: open one with"
+        " commitlog.connect, or with commitlog.tables.open_table and commitlog.locks.LOCK_SCHEMA"
+    )
+
+
+@frozen
+class _Version:
+    """A record with the etag of its object, or None if there is no object."""
+
+    item: Item | None
+    etag: str
+
+
+_ABSENT = _Version(None, "")
+
+
+class ObjectRecords:
+    """Records as objects of a store. Thread-safe.
+
+    The object of a key has the path `Key.hash`, and the record as JSON. A put under a condition reads
+    the record, unless this client has read or written it before, and replaces the very version that it
+    judged. Since a lock never writes the same record twice, its etags never repeat, even if the store
+    derives them from the content.
+    """
+
+    def __init__(self, store: ConditionalStore, *, clock: Clock, backoff: Backoff) -> None:
+        self._store = store
+        self._clock = clock
+        self._backoff = backoff
+        self._known: dict[Key, _Version] = {}
+
+    def get(self, key: Key, /) -> Item | None:
+        """Return the record under `key`, or None."""
+        return self._look(key).item
+
+    def begin_put(self, item: Item, /, *, condition: TableCondition | None = None) -> InFlight[None]:
+        """Return a call that stores the record; see `commitlog.tables.Table.put`."""
+        return lambda: self._put(item, condition)
+
+    def _look(self, key: Key) -> _Version:
+        try:
+            found = read_whole(self._store, key.hash, clock=self._clock, backoff=self._backoff)
+        except NotFound:
+            return _ABSENT
+        version = _Version(dict(decode(found.data, {_KIND}, path=found.path).body), found.etag)
+        self._known[key] = version
+        return version
+
+    def _put(self, item: Item, condition: TableCondition | None) -> None:
+        assert condition is not None  # a lock writes nothing without one
+        key = Key(str(item["path"]), str(item["etag"]))
+        body = encode(Document(_KIND, item))
+        seen = self._known.pop(key, None)
+        if seen is None or not condition.holds(seen.item):
+            seen = self._look(key)
+        while condition.holds(seen.item):
+            try:
+                if seen.item is None:
+                    result = self._store.put_if_absent(key.hash, body)
+                else:
+                    result = self._store.put_if_match(key.hash, body, etag=seen.etag)
+            except (AlreadyExists, PreconditionFailed):
+                seen = self._look(key)
+            else:
+                if result.etag:
+                    self._known[key] = _Version(item, result.etag)
+                return
+        raise ConditionFailed(
+            f"the record of the lock {key.hash!r} is another one; nothing was written",
+            item=seen.item,
+            item_known=seen.item is not None,
+        )
+
+
+def read_whole(store: ConditionalStore, path: str, *, clock: Clock, backoff: Backoff) -> ObjectData:
+    """Return an object whose content is at least as new as its etag and metadata.
+
+    A gateway that reads them one after the other, as JuiceFS's does, may return the etag of one version
+    with the content of an earlier one. So the etag is read first. If the object is being replaced all
+    the time, `Conflict` is raised in the end. Raises `NotFound`.
+    """
+
+    def read() -> ObjectData:
+        before = store.head(path)
+        found = store.get(path)
+        if not same_etag(before.etag, found.etag):
+            raise Conflict(f"{path!r} was replaced again and again while it was read; try again")
+        return found
+
+    return backoff.retry(clock, read, on=Conflict)
