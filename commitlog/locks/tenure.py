@@ -227,10 +227,14 @@ class Tenure:
             )
         found = claim.observe()
         left_behind = self._released.get(slot)
-        if found is not None and found.record is not None and left_behind is not None:
-            # The answer to my release was lost, and perhaps the release. It does not read as another's.
-            if left_behind.owns(found.record):
-                found = HeldLease(record=found.record, since=-math.inf)
+        if (
+            found is not None
+            and found.record is not None
+            and left_behind is not None
+            and left_behind.owns(found.record)
+        ):
+            # My release may have been lost. The record does not read as another's.
+            found = HeldLease(record=found.record, since=-math.inf)
         for _ in range(self._backoff.tries):
             if found is None:
                 if self._take(slot, claim):

@@ -19,7 +19,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.locks import FencedStore
-from commitlog.testing.sim import Node
+from commitlog.testing.sim import Crashed, Node
 
 if TYPE_CHECKING:
     from sim.locks.world import LockWorld
@@ -119,6 +119,9 @@ class Client:
             self.report("increment", error)
         except (Unavailable, Conflict, PreconditionFailed) as error:
             self.report("increment", error)
+        except Crashed:
+            truth.unknown += 1
+            raise
         else:
             truth.done += 1
             self.report("increment")
@@ -150,9 +153,9 @@ def hold(
     """
 
     def program(client: Client) -> None:
+        client.world.truth.stop(client.name)
         with contextlib.suppress(LockNotHeld):  # an earlier program of this client may have kept it
             client.lock.release()
-        client.world.truth.stop(client.name)
         if not client.acquire(tries=tries, **options):
             return
         for _ in range(beats):
