@@ -235,15 +235,14 @@ class Tenure:
         ):
             # My release may have been lost. The record does not read as another's.
             found = HeldLease(record=found.record, since=-math.inf)
+        rate = self._lease_settings.max_clock_skew_rate
         for _ in range(self._backoff.tries):
             if found is None:
                 if self._take(slot, claim):
                     return None
                 found = HeldLease(record=claim.record, since=-math.inf)  # it ran out: renew it
             held = self._seen[slot] = self._since(slot, found)
-            left = (
-                held.reclaimable_at(self._lease_settings.max_clock_skew_rate) - self._clock.monotonic()
-            )
+            left = held.reclaimable_at(rate) - self._clock.monotonic()
             if held.record is not None and not held.record.released and left > 0:
                 return left
             found = self._request(claim, held.record)

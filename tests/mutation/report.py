@@ -20,6 +20,7 @@ from mutation.lance import LANCE
 from mutation.lease_acquire import LEASE_ACQUIRE
 from mutation.lease_timeouts import LEASE_TIMEOUTS, SURVIVORS
 from mutation.lease_writes import LEASE_WRITES
+from mutation.locks import LOCKS
 from mutation.mutant import Mutant
 from mutation.namespace_bindings import NAMESPACE_BINDINGS
 from mutation.namespace_maintenance import NAMESPACE_MAINTENANCE
@@ -40,6 +41,7 @@ GROUPS: Mapping[str, tuple[Mutant, ...]] = {
     "Native conditions": NATIVE,
     "Outputs": (*OUTPUT_DECISIONS, *OUTPUT_COMMITS),
     "Operation logs": OPLOG,
+    "Locks": LOCKS,
     "Sources": (*INGEST_LISTING, *INGEST_EPOCHS, *INGEST_CLEANING, *INGEST_NOTIFICATIONS),
     "Namespaces": (*NAMESPACE_NAMES, *NAMESPACE_MOVES, *NAMESPACE_BINDINGS, *NAMESPACE_MAINTENANCE),
     "Lance tables": LANCE,

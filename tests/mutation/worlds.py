@@ -31,6 +31,8 @@ from sim.ingest.world import world_of as ingest_world_of
 from sim.leases import world as leases
 from sim.leases.actions import Program, create
 from sim.leases.world import CommitWorld
+from sim.locks.actions import Program as LockProgram
+from sim.locks.world import world_of as lock_world_of
 from sim.namespace.actions import Program as NamespaceProgram
 from sim.namespace.world import world_of as namespace_world_of
 from sim.nodes import ClockSkew
@@ -50,6 +52,7 @@ __all__ = [
     "UNCHANGED",
     "UNEXPLAINED",
     "Setting",
+    "locking",
     "logging",
     "naming",
     "one_winner",
@@ -248,6 +251,19 @@ def naming(
     """Return the setting of a world of one namespace; for options see `sim.namespace.world.world_of`."""
     simulation = _simulation(faults, most=most, delays=(5.0,), forced=forced)
     return lambda code, _: namespace_world_of(programs, simulation=simulation, code=code.get, **options)
+
+
+def locking(
+    programs: Mapping[str, LockProgram],
+    *faults: Fault,
+    most: int = 1,
+    delays: tuple[float, ...] = (5.0,),
+    forced: tuple[Forced, ...] = (),
+    **options: Any,
+) -> Setting:
+    """Return the setting of a world of one lock; for options see `sim.locks.world.world_of`."""
+    simulation = _simulation(faults, most=most, delays=delays, forced=forced)
+    return lambda code, _: lock_world_of(programs, simulation=simulation, code=code.get, **options)
 
 
 def _simulation(

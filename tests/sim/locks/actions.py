@@ -104,13 +104,13 @@ class Client:
         else:
             self.report("release")
 
-    def increment(self) -> None:
-        """Increment the fenced counter under the lock."""
+    def increment(self, work: float) -> None:
+        """Increment the fenced counter under the lock, with `work` seconds between read and write."""
         truth = self.world.truth
         try:
             token = self.lock.token
             seen = self.fenced.claim(COUNTER, token=token)
-            self.node.clock.sleep(self.world.work)
+            self.node.clock.sleep(work)
             self.fenced.put(COUNTER, b"%d" % (int(seen.data) + 1), token=token)
         except (StaleToken, LockNotHeld) as error:
             self.report("increment", error)
@@ -137,6 +137,7 @@ def hold(
     every: float = 1.0,
     rest: float = 0.0,
     increments: int = 0,
+    work: float = 0.0,
     tries: int = 1,
     releases: bool = True,
     **options: Any,
@@ -147,6 +148,7 @@ def hold(
         beats, every: the number of heartbeats, and the seconds before each of them.
         rest: the seconds without a heartbeat after them.
         increments: increments of the counter, after that.
+        work: seconds between the read and the write of each of them.
         tries: attempts to acquire the lock.
         releases: whether it is released; otherwise the holder is as good as dead.
         options: those of `Lock.acquire`.
@@ -170,7 +172,7 @@ def hold(
             if client.lock.held:
                 client.note_hold("rest")
         for _ in range(increments):
-            client.increment()
+            client.increment(work)
         if releases:
             client.release()
 

@@ -58,7 +58,7 @@ class LockTruth:
     def hold(self, name: str, *, until: float, now: float) -> None:
         """Record that a client holds the lock until a true time, unless it prolongs or releases it."""
         self.holds[name] = until
-        held = sorted(each for each, end in self.holds.items() if end > now)
+        held = sorted(each for each, end in self.holds.items() if end > now or each == name)
         assert len(held) <= self.permits, f"two holders at one time: {' and '.join(held)}"
 
     def stop(self, name: str) -> None:

@@ -43,6 +43,7 @@ def seeded_world(
                         every=draw("every", (1.2, 0.3, 3.0)),
                         rest=draw("rest", (0.0, 2.0, 2 * _TIMEOUT)),
                         increments=1 if permits is None else 0,
+                        work=draw("work", (0.0, 0.5, _TIMEOUT)),
                         tries=draw("tries", (1, 3)),
                         releases=draw("releases", (True, True, False)),
                         **draw("waits", ({"timeout": 40.0}, {"blocking": False}, {"timeout": 3.0})),
@@ -71,7 +72,6 @@ def seeded_world(
             place=place,
             permits=permits,
             settings=_SETTINGS,
-            work=draw("work", (0.0, 0.5, _TIMEOUT)),
             backoff=seeded_backoff(draw("jitter", (1, 2, 3)), tries=4),
         )
         if not exclusive:

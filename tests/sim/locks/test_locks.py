@@ -63,10 +63,10 @@ def _cases(place: str) -> Iterator[Case]:
     )
     yield case(
         name=f"two clients of a {place} increment, delays and pauses",
-        programs={"A": hold(increments=1), "B": hold(increments=1, **PATIENT)},
+        programs={"A": hold(increments=1, work=1), "B": hold(increments=1, work=1, **PATIENT)},
         faults=(Fault.PAUSED, Fault.DELAYED),
         expected=(*HELD, "increment: done", "increment: StaleToken"),
-        options={**options, "work": 1.0},
+        options=options,
     )
     yield case(
         name=f"a holder of a {place} that dies, and two heartbeats of the next",

@@ -61,7 +61,6 @@ class LockWorld:
         permits: the number of permits, for a semaphore; None for a lock.
         table: the clock of the table.
         settings: the settings of the lock, as arguments of its class.
-        work: seconds between reading and writing the fenced counter.
         backoff: returns the retry policy of a node, given its name.
         code: returns the class to use in place of a class of the library, such as a mutated one.
 
@@ -79,12 +78,10 @@ class LockWorld:
         permits: int | None = None,
         table: ClockSkew = ACCURATE,
         settings: Mapping[str, float] = SMALL,
-        work: float = 0.0,
         backoff: Callable[[str], Backoff] = fixed_backoff,
         code: Callable[[type[Any]], type[Any]] = _itself,
     ) -> None:
         self.simulation = simulation
-        self.work = work
         self.outcomes: Counter[str] = Counter()
         self.truth = LockTruth(permits=permits or 1)
         self._place = place
