@@ -45,6 +45,7 @@ _COMMANDS = MappingProxyType(
             (_STORES, "status", "status:status", "Show what needs attention."),
             (_STORES, "probe", "probe:probe", "Measure which preconditions a store enforces."),
             (_STORES, "lease", "leases:lease", "List and break leases."),
+            (_STORES, "lock", "lock:lock", "Run a command while holding a lock."),
             (_STORES, "table", "table:table", "Create and describe tables."),
             (_STORES, "cost", "cost:cost", "Estimate the price of a month of requests."),
             (_STORES, "upload", "objects.uploads:upload", "List and abort incomplete uploads."),

@@ -233,8 +233,8 @@ LOCKS: tuple[Mutant, ...] = (
         ),
         caught="an increment was lost",
         story=(
-            "A is slow, and loses the lock. B reads the counter, a late write of A arrives, and B's write"
-            " undoes it."
+            "A is slow, and loses the lock. B reads the counter, a late write of A arrives, and "
+            "B's write undoes it."
         ),
     ),
 )
