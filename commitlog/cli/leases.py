@@ -30,7 +30,7 @@ from commitlog.clock import SystemClock
 from commitlog.commit.holding import Holding
 from commitlog.commit.lease import HeldLease, break_lease
 from commitlog.commit.probe_cache import FINDINGS
-from commitlog.commit.record import CREATE, LEASE_SCHEMA, LeaseRecord
+from commitlog.commit.record import CREATE, LEASE_SCHEMA, LOCKS, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import CorruptRecord
 from commitlog.tables.api import Table
@@ -128,7 +128,7 @@ def list_(
     after the holder's timeout x max_clock_skew_rate (--skew-rate) on its own clock. A client that
     started earlier may take it over earlier. "lease break" waits that long in advance.
 
-    The whole table is scanned.
+    Locks that share the table are left out: see "commitlog lock --show". The whole table is scanned.
 
     \b
     Example:
@@ -142,7 +142,7 @@ def list_(
     table = connection.leases(url)
     check_description(table.describe(), LEASE_SCHEMA)
     for item in table.scan():
-        if str(item.get("path")).startswith(FINDINGS):
+        if str(item.get("path")).startswith((FINDINGS, LOCKS)):
             continue
         try:
             record = LeaseRecord.from_item(item)

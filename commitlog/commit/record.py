@@ -17,7 +17,7 @@ from attrs import field, frozen, validators
 from commitlog.errors import CorruptRecord
 from commitlog.tables.api import Absent, Equals, Item, Key, TableCondition, TableSchema
 
-__all__ = ["CREATE", "LEASE_SCHEMA", "LOCK", "NEVER", "LeaseRecord"]
+__all__ = ["CREATE", "LEASE_SCHEMA", "LOCK", "LOCKS", "NEVER", "LeaseRecord"]
 
 #: The keys of a table of leases.
 LEASE_SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl", use="leases")
@@ -27,6 +27,9 @@ CREATE = "*"
 
 #: The value for the etag in a record of a lock, which guards no object. No etag is spelt so.
 LOCK = "lock"
+
+#: The beginning of the paths of locks in a table, where no object of a bucket has its key.
+LOCKS = "commitlog-lock:"
 
 #: The `LeaseRecord.ttl` of records that a table must never drop: the last second of the year 9999.
 NEVER = 253_402_300_799

@@ -15,7 +15,7 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit import ConditionalStore
 from commitlog.commit.lease import RecordTable
-from commitlog.commit.record import LOCK
+from commitlog.commit.record import LOCK, LOCKS
 from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
@@ -39,9 +39,6 @@ __all__ = ["Place", "key_of", "open_records", "read_whole"]
 #: Where locks are kept.
 Place: TypeAlias = ConditionalStore | Table
 
-#: The beginning of the keys of locks in a table, where no object of a bucket has its key.
-_PREFIX = "commitlog-lock:"
-
 _KIND = "lock"
 
 
@@ -49,7 +46,7 @@ def key_of(place: Place, name: str) -> Key:
     """Return the key of the record of the lock `name`. Raises `ConfigurationError` for an empty name."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"the name of a lock is a non-empty str, not {name!r}")
-    return Key(name if isinstance(place, ConditionalStore) else _PREFIX + name, LOCK)
+    return Key(name if isinstance(place, ConditionalStore) else LOCKS + name, LOCK)
 
 
 def open_records(place: Place, *, clock: Clock, backoff: Backoff) -> RecordTable:

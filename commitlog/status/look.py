@@ -14,7 +14,7 @@ from commitlog._util.bounded import Bound
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.holding import Holding
 from commitlog.commit.probe_cache import FINDINGS
-from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
+from commitlog.commit.record import LEASE_SCHEMA, LOCKS, LeaseRecord
 from commitlog.errors import (
     CommitError,
     ConfigurationError,
@@ -267,7 +267,7 @@ def _look_at_leases(
     holdings: list[Holding] = []
     damage = items.damage
     for item in items:
-        if str(item.get("path")).startswith(FINDINGS):
+        if str(item.get("path")).startswith((FINDINGS, LOCKS)):
             continue
         try:
             record = LeaseRecord.from_item(item)

@@ -1,0 +1,424 @@
+"""Locks: how they are acquired, kept, lost, broken and released, in a store and in a table."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from commitlog._util.background import Foreground
+from commitlog._util.retry import Backoff
+from commitlog.commit import ConditionalStore
+from commitlog.commit.record import NEVER
+from commitlog.errors import (
+    ConfigurationError,
+    CorruptRecord,
+    LockLost,
+    LockNotHeld,
+    OutcomeUnknown,
+    Unavailable,
+)
+from commitlog.locks import LOCK_SCHEMA, Lock, LockSettings
+from commitlog.stores import MemoryStore
+from commitlog.tables import InFlight, Item, MemoryTable, TableCondition
+from commitlog.testing import ManualClock
+from commitlog.urls import parse_table_url
+
+SETTINGS = LockSettings(timeout=10, margin=2, heartbeat=2)
+
+
+class Flaky(MemoryTable):
+    """A table that can lose the answers of its next puts, with or without performing them."""
+
+    lose = 0
+    performed = True
+
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
+        if not self.lose:
+            return super().begin_put(item, condition=condition)
+        self.lose -= 1
+        if self.performed:
+            super().begin_put(item, condition=condition)()
+
+        def lost() -> None:
+            raise OutcomeUnknown("no answer")
+
+        return lost
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The clock of all clients."""
+    return ManualClock()
+
+
+@pytest.fixture
+def table(clock: ManualClock) -> Flaky:
+    """A table of locks."""
+    table = Flaky(parse_table_url("memory://"), LOCK_SCHEMA, clock=clock)
+    table.create()
+    return table
+
+
+@pytest.fixture(params=["store", "table"])
+def place(request: pytest.FixtureRequest, clock: ManualClock, table: Flaky) -> Any:
+    """A place for locks."""
+    return table if request.param == "table" else ConditionalStore(MemoryStore(clock=clock), clock=clock)
+
+
+@pytest.fixture
+def make(place: Any, clock: ManualClock) -> Callable[..., Lock]:
+    """Return a function that makes a client of the lock."""
+
+    def make(**options: Any) -> Lock:
+        options = {"settings": SETTINGS, "background": Foreground(), "clock": clock, **options}
+        return Lock(options.pop("place", place), "a/lock", backoff=Backoff(tries=3), **options)
+
+    return make
+
+
+def test_one_client_at_a_time_holds_it(make: Callable[..., Lock]) -> None:
+    """The next one gets it after a release, with a larger token."""
+    first, second = make(holder="one"), make()
+    assert first.acquire()
+    assert first.held and first.locked() and second.locked() and not second.held
+    assert not second.acquire(blocking=False)
+    holder = second.holder()
+    assert holder is not None
+    assert (holder.token, holder.description, holder.timeout) == (first.token, "one", 10)
+    token = first.token
+    first.release()
+    assert not second.locked()
+    with second:
+        assert second.token > token
+
+
+def test_a_wait_ends_in_time(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """It ends at the timeout, or when the holder must have lost the lock."""
+    make().acquire()
+    second = make()
+    began = clock.monotonic()
+    assert not second.acquire(timeout=5)
+    assert clock.monotonic() == began + 5
+    assert second.acquire(timeout=60)
+    assert clock.monotonic() == began + 30  # the timeout times the rate, from the first look
+
+
+def test_looks_without_waiting_add_up(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """A client that only tries now and then notices that the holder died."""
+    make().acquire()
+    second = make()
+    for _ in range(30):
+        assert not second.acquire(blocking=False)
+        clock.advance(1)
+    assert second.acquire(blocking=False)
+
+
+def test_heartbeats_keep_it(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """The token stays; others wait from the last heartbeat."""
+    first, second = make(), make()
+    first.acquire()
+    token = first.token
+    for _ in range(20):
+        clock.advance(5)
+        assert first.renew()
+        assert not second.acquire(blocking=False)
+    assert first.token == token
+    assert first.expires == clock.monotonic() + 8
+
+
+def test_it_is_lost_if_heartbeats_stop(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """It is lost before anybody else may have it, and stays lost; the callback is called once."""
+    lost: list[LockLost] = []
+    lock = make(on_lost=lost.append)
+    lock.acquire()
+    clock.advance(7.9)
+    assert lock.held
+    clock.advance(0.1)
+    assert not lock.held and not lock.renew() and not lock.held
+    assert len(lost) == 1
+    for read in (lambda: lock.token, lambda: lock.expires, lock.check, lock.acquire):
+        with pytest.raises(LockLost, match="heartbeats did not succeed in time"):
+            read()
+    with pytest.raises(LockLost):
+        lock.release()
+    with pytest.raises(LockNotHeld):
+        lock.release()
+    assert lock.acquire(blocking=False)  # the record was released, though the lock was lost
+
+
+def test_a_suspension_is_noticed(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """The next holder keeps the lock, whatever the suspended one does."""
+    first, second = make(), make()
+    first.acquire()
+    assert second.acquire(timeout=60)
+    assert not first.renew()
+    with pytest.raises(LockLost):
+        first.release()
+    assert second.renew() and second.held
+
+
+def test_a_heartbeat_does_not_take_it_back(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """A holder whose lock was broken learns it from its heartbeat."""
+    lost: list[LockLost] = []
+    first, second = make(on_lost=lost.append), make()
+    first.acquire()
+    assert second.break_holder(first.token, wait=False)
+    assert second.acquire(blocking=False)
+    assert first.held  # it cannot know yet
+    assert not first.renew()
+    assert "another holder has it" in str(lost[0])
+    assert second.renew()
+
+
+def test_wall_clocks_do_not_matter(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """They may jump in both directions."""
+    first, second = make(), make()
+    first.acquire()
+    token = first.token
+    for jump in (1e6, -2e6):
+        clock.set_forward(jump)
+        assert first.renew() and not second.acquire(blocking=False)
+    first.release()
+    with second:
+        assert second.token > token
+
+
+def test_ttl_does_not_drop_the_record(
+    table: Flaky, make: Callable[..., Lock], clock: ManualClock
+) -> None:
+    """Neither while the lock is held nor after its release. So tokens never restart."""
+    lock = make(place=table)
+    with lock:
+        token = lock.token
+        clock.set_forward(1e9)
+        assert table.remove_expired() == 0
+    assert table.remove_expired() == 0
+    assert [item["ttl"] for item in table.scan()] == [NEVER]
+    with lock:
+        assert lock.token > token
+
+
+def test_a_holder_whose_record_is_removed_has_lost_it(
+    table: Flaky, make: Callable[..., Lock], clock: ManualClock
+) -> None:
+    """Its heartbeat does not bring the record back; the next token is larger all the same."""
+    lock = make(place=table)
+    lock.acquire()
+    token = lock.token
+    (item,) = table.scan()
+    table.delete(table.schema.key_of(item))
+    clock.advance(1)
+    assert not lock.renew()
+    assert not list(table.scan())
+    with make(place=table) as second:
+        assert second.token > token
+
+
+@pytest.mark.parametrize("performed", [True, False])
+def test_a_lost_answer_is_not_another_holder(
+    performed: bool, table: Flaky, make: Callable[..., Lock]
+) -> None:
+    """The client recognises its own record."""
+    table.performed = performed
+    table.lose = 1
+    lock = make(place=table)
+    assert lock.acquire(blocking=False)
+    table.lose = 1
+    assert lock.renew()
+    table.lose = 1
+    lock.release()
+    assert lock.acquire(blocking=False)
+
+
+def test_an_unknown_outcome_can_be_tried_again(table: Flaky, make: Callable[..., Lock]) -> None:
+    """The lock is not held, and the next call of the same client finds its record."""
+    table.performed = False
+    table.lose = 3
+    lock = make(place=table)
+    with pytest.raises(OutcomeUnknown, match="acquire it again"):
+        lock.acquire()
+    assert not lock.held
+    assert lock.acquire(blocking=False)
+
+
+def test_heartbeats_that_fail_do_not_lose_it_at_once(
+    table: Flaky, make: Callable[..., Lock], clock: ManualClock
+) -> None:
+    """Only the clock does."""
+    lock = make(place=table)
+    lock.acquire()
+    table.performed = False
+    table.lose = 3
+    clock.advance(2)
+    assert lock.renew()
+    assert lock.expires <= 8
+    assert lock.renew()
+    assert lock.expires > 8
+    lock.release()
+
+
+def test_a_failure_to_ask_is_raised(table: Flaky, make: Callable[..., Lock], monkeypatch: Any) -> None:
+    """Nothing is held, and the lock can be acquired later."""
+    lock = make(place=table)
+
+    def fail(*_: object) -> Item | None:
+        raise Unavailable("down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryTable, "get", fail)
+        with pytest.raises(Unavailable):
+            lock.acquire()
+    assert lock.acquire(blocking=False)
+
+
+def test_breaking_waits_for_the_holder(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """Only the holder with that token loses the lock."""
+    first, other = make(), make()
+    first.acquire()
+    assert not other.break_holder(first.token - 1)
+    token = first.token
+    began = clock.monotonic()
+    assert other.break_holder(token)
+    assert clock.monotonic() == began + 30
+    assert not other.locked() and not first.held
+    assert not other.break_holder(token)
+
+
+def test_a_thread_that_holds_it_may_acquire_a_reentrant_one_again(make: Callable[..., Lock]) -> None:
+    """It is free after as many releases. Another thread cannot release it."""
+    lock = make(reentrant=True)
+    with lock, lock:
+        assert lock.held
+        lock.acquire()
+        lock.release()
+    assert not lock.locked()
+    with pytest.raises(LockNotHeld):
+        lock.release()
+
+
+def test_threads_exclude_each_other(place: Any) -> None:
+    """They share one object, whose heartbeats are sent in the background."""
+    settings = LockSettings(timeout=3, test_interval=0.001)
+    lock = Lock(place, "a/lock", settings=settings, reentrant=True)
+    shared = [0]
+
+    def add() -> None:
+        for _ in range(3):
+            with lock:
+                seen = shared[0]
+                shared[0] = seen + 1
+
+    threads = [threading.Thread(target=add) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert shared == [9]
+    with lock:
+        found: list[Exception] = []
+
+        def release() -> None:
+            try:
+                lock.release()
+            except LockNotHeld as error:
+                found.append(error)
+
+        thread = threading.Thread(target=release)
+        thread.start()
+        thread.join()
+    assert "another thread" in str(found[0])
+
+
+def test_a_lock_that_is_not_reentrant_blocks_its_own_thread(make: Callable[..., Lock]) -> None:
+    """As `threading.Lock` does."""
+    lock = make()
+    lock.acquire()
+    assert not lock.acquire(blocking=False)
+    assert not lock.acquire(timeout=1)
+    lock.release()
+
+
+def test_leaving_the_block_of_a_lost_lock_raises(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """Unless the block raised something else."""
+    with pytest.raises(LockLost), make():
+        clock.advance(20)
+
+    def fail() -> None:
+        with make():
+            clock.advance(20)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+
+
+def test_the_callback_may_release(make: Callable[..., Lock], clock: ManualClock) -> None:
+    """A lost lock is released by the thread that notices the loss."""
+
+    def release(lost: LockLost) -> None:
+        with pytest.raises(LockLost):
+            lock.release()
+
+    lock = make(on_lost=release)
+    lock.acquire()
+    make().break_holder(lock.token, wait=False)
+    assert not lock.renew()
+    assert lock.acquire(blocking=False)
+
+
+def test_the_background_notices_a_loss(place: Any) -> None:
+    """Heartbeats are sent by a thread, which finds that the lock was broken."""
+    lost = threading.Event()
+    settings = LockSettings(timeout=3, heartbeat=0.01)
+    lock = Lock(place, "a/lock", settings=settings, on_lost=lambda error: lost.set())
+    lock.acquire()
+    assert Lock(place, "a/lock").break_holder(lock.token, wait=False)
+    assert lost.wait(60)
+    with pytest.raises(LockLost):
+        lock.release()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"blocking": False, "timeout": 1}, "non-blocking"),
+        ({"timeout": -2}, "non-negative"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    arguments: dict[str, Any], message: str, make: Callable[..., Lock]
+) -> None:
+    """As by `threading.Lock`."""
+    with pytest.raises(ValueError, match=message):
+        make().acquire(**arguments)
+
+
+def test_wrong_settings_are_refused(place: Any) -> None:
+    """The message says what is allowed."""
+    with pytest.raises(ConfigurationError, match="non-empty"):
+        Lock(place, "")
+    with pytest.raises(ConfigurationError, match="1000"):
+        Lock(place, "a", holder="x" * 1001)
+    with pytest.raises(ConfigurationError, match=r"commitlog\.connect"):
+        Lock(MemoryStore(), "a")  # type: ignore[arg-type]
+    for wrong, name in (
+        ({"timeout": 2}, "timeout"),
+        ({"heartbeat": 8}, "heartbeat"),
+        ({"margin": 8}, "margin"),
+        ({"max_clock_skew_rate": 0.5}, "max_clock_skew_rate"),
+        ({"test_interval": 0}, "test_interval"),
+    ):
+        with pytest.raises(ConfigurationError, match=name):
+            LockSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_object_that_is_no_lock_is_refused(clock: ManualClock) -> None:
+    """It is left as it is."""
+    store = ConditionalStore(MemoryStore(clock=clock), clock=clock)
+    store.put("a", b"data")
+    with pytest.raises(CorruptRecord, match="left as it is"):
+        Lock(store, "a", clock=clock).acquire()
+    assert store.get("a").data == b"data"
