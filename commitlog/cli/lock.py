@@ -19,17 +19,17 @@ from commitlog.cli.parameters import DURATION
 from commitlog.errors import ConfigurationError, LockLost
 from commitlog.locks import LOCK_SCHEMA, Holder, Lock, LockSettings
 
-__all__ = ["lock"]
+__all__ = ["TOKEN_VARIABLE", "lock"]
 
 _DEFAULTS = LockSettings()
 
 #: The variable in which the command finds its fencing token.
-_TOKEN = "COMMITLOG_LOCK_TOKEN"
+TOKEN_VARIABLE = "COMMITLOG_LOCK_TOKEN"
 
 
 @click.command(short_help="Run a command while holding a lock.")
 @click.argument("url")
-@click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", help="Name of the lock, if URL is a table.")
 @click.option(
     "--wait",
@@ -77,7 +77,7 @@ _TOKEN = "COMMITLOG_LOCK_TOKEN"
 def lock(
     connection: Connection,
     url: str,
-    words: tuple[str, ...],
+    command: tuple[str, ...],
     name: str | None,
     wait: float | None,
     timeout: float,
@@ -116,7 +116,7 @@ def lock(
     Example:
       commitlog lock --wait 10m s3://bucket/locks/nightly -- ./nightly.sh
     """
-    if bool(words) == (show or token is not None):
+    if bool(command) == (show or token is not None):
         raise click.UsageError("give a COMMAND after --, or --show, or --break TOKEN")
     settings = LockSettings(timeout=timeout, max_clock_skew_rate=skew_rate)
     child = _Child()
@@ -143,7 +143,7 @@ def lock(
         note(f"{printable(url)}: the lock is held{by}; the command was not run")
         context.exit(conflict_status)
     else:
-        context.exit(_run(opened, child, words, lost_status))
+        context.exit(_run(opened, child, command, lost_status))
 
 
 def _open(connection: Connection, url: str, name: str | None, **options: Any) -> Lock:
@@ -170,16 +170,16 @@ def _print_holder(holder: Holder | None, *, json: bool) -> None:
         click.echo(f"token {holder.token}, held by {printable(holder.description)}")
 
 
-def _run(opened: Lock, child: _Child, words: tuple[str, ...], lost_status: int) -> int:
+def _run(opened: Lock, child: _Child, command: tuple[str, ...], lost_status: int) -> int:
     """Run the command under the lock; release the lock; return the exit status."""
     status = int(Exit.FAILED)
     try:
-        status = child.run(words, str(opened.token))
+        status = child.run(command, str(opened.token))
     except KeyboardInterrupt:
         child.end()
         raise
     except OSError as error:
-        print_error(error, what=words[0])
+        print_error(error, what=command[0])
         status = 127 if isinstance(error, FileNotFoundError) else 126
     finally:
         try:
@@ -198,12 +198,14 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._lost: LockLost | None = None
 
-    def run(self, words: tuple[str, ...], token: str) -> int:
+    def run(self, command: tuple[str, ...], token: str) -> int:
         """Run the command to its end; return its exit status. Raises `OSError`, `LockLost`."""
         with self._mutex:
             if self._lost is not None:
                 raise self._lost
-            self._process = subprocess.Popen(words, env={**os.environ, _TOKEN: token}, process_group=0)
+            self._process = subprocess.Popen(
+                command, env={**os.environ, TOKEN_VARIABLE: token}, process_group=0
+            )
         status = self._process.wait()
         return 128 - status if status < 0 else status
 

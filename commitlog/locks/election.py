@@ -158,7 +158,7 @@ class Election:
                 self.step_down()
 
     def leader(self) -> Holder | None:
-        """Return the present leader by the record, or None; a leader that died may be it."""
+        """Return the present leader by the record, or None. It may have died."""
         return self._lock.holder()
 
     def renew(self) -> bool:

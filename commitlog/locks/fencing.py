@@ -16,6 +16,7 @@ from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
     CorruptRecord,
+    FormatTooNew,
     NotFound,
     PreconditionFailed,
     StaleToken,
@@ -23,14 +24,16 @@ from commitlog.errors import (
 from commitlog.locks.records import read_whole
 from commitlog.stores.api import PutResult, same_etag
 
-__all__ = ["FencedObject", "FencedStore"]
+__all__ = ["FORMAT", "FencedObject", "FencedStore"]
+
+#: Format of the first line of an object whose token is in its content.
+FORMAT = 1
 
 #: The metadata key of the token.
 _METADATA = "commitlog-fence"
 
-#: The first line of an object whose token is in its content. The nonce makes each version's bytes unlike
-#: those of all others.
-_HEADER = re.compile(rb"commitlog-fence 1 (\d{1,19}) ([0-9a-zA-Z-]{1,64})\n")
+#: That line: format, token, nonce. The nonce makes each version's bytes unlike those of all others.
+_HEADER = re.compile(rb"commitlog-fence (\d{1,9}) (?:(\d{1,19}) [0-9a-zA-Z-]{1,64}\n)?")
 _LONGEST_HEADER = 128
 
 
@@ -113,7 +116,7 @@ class FencedStore:
     def get(self, path: str) -> FencedObject:
         """Return an object with its token. Raises `NotFound`.
 
-        Raises `CorruptRecord` if its token is to be in its content, and is not there.
+        Raises `CorruptRecord` if its token is to be in its content, and is not there, and `FormatTooNew`.
         """
         found = read_whole(self._store, path, clock=self._clock, backoff=self._backoff)
         if not self._in_content:
@@ -121,7 +124,7 @@ class FencedStore:
             return FencedObject(path=path, data=found.data, token=token, etag=found.etag)
         header = self._header(path, found.data)
         data = found.data[header.end() :]
-        return FencedObject(path=path, data=data, token=int(header[1]), etag=found.etag)
+        return FencedObject(path=path, data=data, token=int(header[2]), etag=found.etag)
 
     def put(self, path: str, data: bytes, *, token: int) -> PutResult:
         """Store an object, whatever is there, unless a larger token is.
@@ -206,7 +209,7 @@ class FencedStore:
         if not same_etag(start.etag, info.etag):
             raise PreconditionFailed(f"{path!r} was replaced while it was read; nothing was written")
         header = self._header(path, start.data)
-        return FencedObject(path=path, data=b"", token=int(header[1]), etag=info.etag)
+        return FencedObject(path=path, data=b"", token=int(header[2]), etag=info.etag)
 
     def _replace(self, found: FencedObject, data: bytes, token: int) -> PutResult:
         self._compare(found, token)
@@ -224,12 +227,16 @@ class FencedStore:
         if type(token) is not int or not 0 <= token < 2**63:
             raise ConfigurationError(f"token is {token!r}; it must be an int of 0 or more: lock.token")
         if self._in_content:
-            return b"commitlog-fence 1 %d %s\n" % (token, self._new_id().encode()) + data, {}
+            return b"commitlog-fence %d %d %s\n%s" % (FORMAT, token, self._new_id().encode(), data), {}
         return data, {_METADATA: str(token)}
 
     def _header(self, path: str, data: bytes) -> re.Match[bytes]:
         header = _HEADER.match(data)
-        if header is None:
+        if header is not None and int(header[1]) > FORMAT:
+            raise FormatTooNew(
+                f"{path!r} has format {int(header[1])}, and this library reads up to {FORMAT}: upgrade it"
+            )
+        if header is None or header[2] is None:
             raise CorruptRecord(
                 f"{path!r} does not begin with a token: it was not written by a FencedStore that keeps"
                 " tokens in the content. It was left as it is; use another path, or keep='metadata'"

@@ -250,7 +250,7 @@ class Lock:
         """Release the lock in the name of the holder with this token; return whether that was needed.
 
         Args:
-            token: `Holder.token`. If another holder has the lock by now, nothing happens.
+            token: `Holder.token`. If another holder has the lock, nothing happens.
             wait: whether to wait first until the holder must have noticed that it lost the lock: its
                 timeout times `LockSettings.max_clock_skew_rate`. A heartbeat restarts the wait. Without,
                 two holders overlap until the first one's next heartbeat. Their tokens still differ.

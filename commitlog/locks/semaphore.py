@@ -1,6 +1,6 @@
 """`Semaphore`: at most n holders at a time, among all processes of all machines.
 
-A module of its own, beside `commitlog.locks.lock`, of which it is the counterpart.
+A module of its own, as the counterpart of `commitlog.locks.lock`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Semaphore"]
 
 
 class Semaphore:
-    """A number of permits, each of which one holder at a time can have.
+    """A number of permits. One holder at a time can have each of them.
 
     Permit number i is the lock ``NAME.i``: one object, or one item, with fencing tokens of its own. One
     object of this class holds one permit at most, for one thread at a time; to have two permits, make

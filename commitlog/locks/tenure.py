@@ -281,7 +281,7 @@ class Tenure:
         settings = self.settings
         self._stops = (
             self._background.repeat(settings.heartbeat, self.renew),
-            # Requests may hang, so the clock is watched beside them.
+            # Requests may hang, so another thread watches the clock.
             self._background.repeat(max(settings.margin, settings.heartbeat) / 4, lambda: self.held),
         )
 

@@ -12,6 +12,7 @@ from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
     CorruptRecord,
+    FormatTooNew,
     NotFound,
     PreconditionFailed,
     StaleToken,
@@ -116,6 +117,9 @@ def test_other_objects(store: ConditionalStore) -> None:
     for call in (FencedStore(store).get, lambda path: FencedStore(store).put(path, b"x", token=9)):
         with pytest.raises(CorruptRecord, match="does not begin with a token"):
             call("a")
+    store.put("a", b"commitlog-fence 2 17 x y z\n")
+    with pytest.raises(FormatTooNew, match="upgrade"):
+        FencedStore(store).get("a")
     store.put("b", b"x", metadata={"commitlog-fence": "-1"})
     with pytest.raises(CorruptRecord, match="is '-1'"):
         FencedStore(store, keep="metadata").get("b")
