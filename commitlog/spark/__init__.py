@@ -14,8 +14,9 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `datasource`: the format ``commitlog``, which Spark calls; `options`: its options
 * `targets`: the directory that is written or read: an output, or a directory of a namespace
 * `batch`, `stream_reader`, `stream_writer`: readers and writers of batch queries and of streams
-* `schema`, `schema_check`, `partitions`, `pruning`: columns, directories of partitions, skipped files
-* `tasks`: the part of a write that runs in a task, file by file
+* `schema`, `pruning`: columns, and files that need not be read
+* `tasks`: the part of a write that runs in a task; `commitlog.tabular` has its files, partitions and the
+  checks that rows fit, and `commitlog.files` the formats
 * `compaction`: merging the small files of an output
 * `fsck_job`: `fsck`, checks and restores of namespaces on the executors
 * `maintenance_jobs`: `import_objects`, `prune`, `diff`, `gc` and `empty_trash`, on the executors
@@ -24,7 +25,6 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
 * `ingest`: the formats ``commitlog_ingest`` and ``commitlog_ingest_spark``, and `stream_files`, which
   chooses one of them
-* `files`: the formats of files that jobs write, and that queries and ingest read
 * `versions`: the versions of PySpark that have what these need
 
 A job writes in this order: `CommitlogDataSource.writer`, `batch.begin_job`, `targets.base.Target.begin`;

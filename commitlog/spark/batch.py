@@ -18,13 +18,13 @@ from pyspark.sql.types import StructType
 
 from commitlog._util.bin_packing import packed
 from commitlog.errors import AlreadyExists, ConfigurationError
+from commitlog.files import StoredObject, output_format_of
 from commitlog.outputs import DataFile, Job
-from commitlog.spark.files import StoredObject, output_format_of
-from commitlog.spark.partitions import column_of
 from commitlog.spark.pruning import Pruning, parse_filters
 from commitlog.spark.schema import arrow_schema, nullable, select, with_nulls
 from commitlog.spark.targets.base import FoundFiles, Locate, OpenFiles, Target
 from commitlog.spark.tasks import TaskCommitted, files_of, freeze_gc, writable, write_task
+from commitlog.tabular.partitions import column_of
 
 __all__ = [
     "CommitlogReader",

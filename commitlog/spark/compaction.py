@@ -16,17 +16,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from commitlog.errors import CorruptRecord, NotSupported, PublishIncomplete
+from commitlog.files import output_format_of
 from commitlog.outputs import CommitRecord, DataFile, Job, Output, StagedFile
 from commitlog.outputs.compaction import TARGET_BYTES, Group, plan
 from commitlog.spark.batch import read_files
-from commitlog.spark.committer.heartbeat import send_heartbeats
 from commitlog.spark.errors import own_errors
-from commitlog.spark.files import output_format_of
-from commitlog.spark.partitions import directory_of
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, load_schema
-from commitlog.spark.targets.base import PUBLISHERS
-from commitlog.spark.targets.output import OutputUploads, ReadOptions, locate_in, open_output
+from commitlog.spark.targets.output import ReadOptions, locate_in, open_output
+from commitlog.tabular import PUBLISHERS, OutputUploads, send_heartbeats
+from commitlog.tabular.partitions import directory_of
 
 __all__ = ["Stage", "compact", "compact_output", "groups_of", "rewrite"]
 

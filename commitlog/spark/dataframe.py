@@ -14,17 +14,17 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from commitlog.errors import ConfigurationError
+from commitlog.files import output_format_of
 from commitlog.outputs import CommitRecord, DataFile
 from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.datasource import CommitlogDataSource
-from commitlog.spark.files import output_format_of
-from commitlog.spark.partitions import directory_of, value_of
 from commitlog.spark.pruning import ReadFilter, condition_of, dump_filters, parse_filters
 from commitlog.spark.schema import arrow_schema
 from commitlog.spark.session_conf import active, register, unbounded
 from commitlog.spark.targets import source_of, target_of, with_environment
 from commitlog.spark.versions import ORC_INSTANTS, has_pyspark
+from commitlog.tabular.partitions import directory_of, value_of
 from commitlog.urls import parse_store_url
 
 __all__ = ["read", "write"]

@@ -30,11 +30,11 @@ import pyarrow as pa
 from attrs import evolve, field, frozen
 
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound, NotSupported
+from commitlog.files import OUTPUT_FORMATS, StoredObject
+from commitlog.files.io import convert_errors, open_output_file
+from commitlog.files.timestamps import micros_of
 from commitlog.namespace.partitioned.dataset import Dataset, Engine, OpenAccess
 from commitlog.namespace.partitioned.objects import ObjectListing
-from commitlog.spark.files import OUTPUT_FORMATS, StoredObject
-from commitlog.spark.files.io import convert_errors, open_output_file
-from commitlog.spark.files.timestamps import micros_of
 from commitlog.stores import ObjectInfo, ObjectStore, open_store
 from commitlog.urls import Url, parse_store_url
 

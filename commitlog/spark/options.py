@@ -14,7 +14,8 @@ from attrs import frozen
 
 from commitlog._util.parsing import parse_bytes, parse_seconds
 from commitlog.errors import AlreadyExists, ConfigurationError, JobAlreadyCommitted, NotSupported
-from commitlog.spark.files import OUTPUT_FORMATS
+from commitlog.files import OUTPUT_FORMATS
+from commitlog.tabular import FileOptions
 from commitlog.urls import (
     SECRET_OPTIONS,
     SERVICE_OPTIONS,
@@ -237,8 +238,8 @@ JOB = (
 
 
 @frozen(kw_only=True)
-class JobOptions:
-    """Options of a job and of the files that its tasks write.
+class JobOptions(FileOptions):
+    """Options of a job and of the files that its tasks write; see `FileOptions`.
 
     Attributes:
         job_id: id of the job, which is committed at most once; None for a new one.
@@ -246,12 +247,6 @@ class JobOptions:
         on_duplicate: ``error`` or ``skip``, for a job that was committed before.
         merge_schema: whether rows may have additional columns, and lack existing ones.
         dynamic: whether an overwrite replaces only the partitions that get new rows.
-        file_format: one of `OUTPUT_FORMATS`.
-        compression: one of the format's compressions.
-        partition_by: names of the columns that become directories.
-        sort_by: names of the columns that each file is sorted by.
-        target_file_bytes: size in bytes from which a file is complete; None for any size.
-        target_file_rows: largest number of rows of a file; None for any number.
     """
 
     job_id: str | None
@@ -259,12 +254,6 @@ class JobOptions:
     on_duplicate: Literal["error", "skip"]
     merge_schema: bool
     dynamic: bool
-    file_format: str
-    compression: str
-    partition_by: tuple[str, ...]
-    sort_by: tuple[str, ...]
-    target_file_bytes: int | None
-    target_file_rows: int | None
 
     @classmethod
     def parse(cls, options: OptionReader) -> JobOptions:

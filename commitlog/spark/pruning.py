@@ -21,10 +21,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
 from commitlog.errors import ConfigurationError, CorruptRecord
+from commitlog.files import ColumnStatistics, decode
 from commitlog.outputs import DataFile
-from commitlog.spark.files import ColumnStatistics, decode
-from commitlog.spark.partitions import spelled, value_of
 from commitlog.spark.schema import arrow_type
+from commitlog.tabular.partitions import spelled, value_of
 
 __all__ = ["Pruning", "ReadFilter", "condition_of", "dump_filters", "parse_filters"]
 

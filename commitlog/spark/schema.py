@@ -8,35 +8,19 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
-from commitlog.errors import CorruptRecord, NotSupported
+from commitlog.errors import CorruptRecord
+from commitlog.tabular import schema as tabular_schema
+from commitlog.tabular.schema import check_names
 
 __all__ = [
     "arrow_schema",
     "check_columns",
     "dump_schema",
     "load_schema",
-    "merge_schemas",
     "nullable",
     "select",
     "with_nulls",
 ]
-
-# Timestamps are stored as instants in UTC, independent of the session's time zone. Spark expects them in
-# that form from a reader.
-_ARROW: dict[type[t.DataType], pa.DataType] = {
-    t.BooleanType: pa.bool_(),
-    t.ByteType: pa.int8(),
-    t.ShortType: pa.int16(),
-    t.IntegerType: pa.int32(),
-    t.LongType: pa.int64(),
-    t.FloatType: pa.float32(),
-    t.DoubleType: pa.float64(),
-    t.StringType: pa.string(),
-    t.BinaryType: pa.binary(),
-    t.DateType: pa.date32(),
-    t.TimestampType: pa.timestamp("us", tz="UTC"),
-    t.TimestampNTZType: pa.timestamp("us"),
-}
 
 
 def nullable(schema: t.StructType) -> t.StructType:
@@ -66,15 +50,8 @@ def _nullable(kind: t.DataType) -> t.DataType:
 
 def check_columns(schema: t.StructType) -> None:
     """Raise `NotSupported` if Parquet cannot store a column so that every reader understands it."""
-    seen: set[str] = set()
-    for field in schema:
-        # By default, Spark matches names without regard to case.
-        if field.name.lower() in seen:
-            raise NotSupported(f"column {field.name!r} occurs twice (letter case does not count)")
-        seen.add(field.name.lower())
-        arrow_type(field.dataType, field.name)
-    if not seen:
-        raise NotSupported("there is no column to write: Parquet cannot store rows without columns")
+    check_names(field.name for field in schema)
+    arrow_schema(schema)
 
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
@@ -88,24 +65,7 @@ def _field(field: t.StructField, name: str) -> pa.Field:
 
 def arrow_type(kind: t.DataType, name: str) -> pa.DataType:
     """Return the Arrow type of `kind`; `name` is the column's name for messages."""
-    match kind:
-        case t.DecimalType():
-            return pa.decimal128(kind.precision, kind.scale)
-        case t.ArrayType():
-            return pa.list_(pa.field("element", arrow_type(kind.elementType, name), kind.containsNull))
-        case t.MapType():
-            key = pa.field("key", arrow_type(kind.keyType, name), nullable=False)
-            value = pa.field("value", arrow_type(kind.valueType, name), kind.valueContainsNull)
-            return pa.map_(key, value)
-        case t.StructType() if kind.fields:
-            return pa.struct([_field(f, f"{name}.{f.name}") for f in kind])
-    known = _ARROW.get(type(kind))
-    if known is None:
-        raise NotSupported(
-            f"column {name!r} is of type {kind.simpleString()}, which not every Parquet reader"
-            " understands: cast it, for example to string"
-        )
-    return known
+    return tabular_schema.arrow_type(kind.jsonValue(), name)
 
 
 def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -124,24 +84,6 @@ def with_nulls(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if field.name not in batch.schema.names:
             batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
     return batch
-
-
-def merge_schemas(first: t.StructType, second: t.StructType) -> t.StructType | None:
-    """Return the columns of both, those of `first` first; None if one has two types.
-
-    >>> a, b = t.StructField("a", t.LongType()), t.StructField("b", t.StringType())
-    >>> merge_schemas(t.StructType([a]), t.StructType([b, a])).simpleString()
-    'struct<a:bigint,b:string>'
-    """
-    by_name = {field.name.lower(): field for field in first}
-    added = []
-    for field in second:
-        known = by_name.get(field.name.lower())
-        if known is None:
-            added.append(field)
-        elif (known.name, known.dataType) != (field.name, field.dataType):
-            return None
-    return t.StructType([*first, *added])
 
 
 def dump_schema(schema: t.StructType) -> str:

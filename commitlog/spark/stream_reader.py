@@ -27,9 +27,9 @@ from commitlog.outputs import DataFile, Output, Position, Tail
 from commitlog.spark.batch import check_requested, group_files, read_files
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
-from commitlog.spark.targets.base import PUBLISHERS
 from commitlog.spark.targets.output import OpenOutput, TailOptions, locate_in
 from commitlog.spark.tasks import freeze_gc
+from commitlog.tabular import PUBLISHERS
 
 __all__ = ["CommitlogStreamReader"]
 

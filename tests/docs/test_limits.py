@@ -90,7 +90,7 @@ def test_all_limits_are_on_the_page() -> None:
         "ingest.planning._MIN_STRIDE",
         "ingest.source.MAX_PROBLEMS",
         "oplog.validate.MAX_COUNT",
-        "spark.files.binary.MAX_BYTES",
+        "files.binary.MAX_BYTES",
         "tables.rules.MAX_INT",
         "tables.rules.MAX_TOKEN_CHARS",
         "tables.rules._MAX_SEGMENTS",

@@ -42,7 +42,7 @@ PUBLIC = {module.name: module for module in MODULES.values() if module.is_packag
 #: Packages whose names are for the library itself, and those whose names `commitlog` exports.
 NO_PAGE = {
     *("commitlog.aws", "commitlog.cli", "commitlog.cli.fs", "commitlog.cli.namespace"),
-    *("commitlog.cli.outputs", "commitlog.commit", "commitlog.spark.files", "commitlog.spark.targets"),
+    *("commitlog.cli.outputs", "commitlog.commit", "commitlog.files", "commitlog.spark.targets"),
 }
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from commitlog.errors import ConfigurationError, CorruptRecord, InvalidPath, NotSupported
-from commitlog.spark.partitions import column_of, directory_of
 from commitlog.spark.schema import arrow_schema, dump_schema, load_schema
 from commitlog.spark.targets.output import ReadOptions, WriteOptions
+from commitlog.tabular.partitions import column_of, directory_of
 from support.fuzzing import (
     HOSTILE,
     WILD_TEXTS,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from attrs import field, frozen
 
+from commitlog.files import Columns, InputFormat, compression, io, lines
 from commitlog.ingest import File, Pinned, Slice
-from commitlog.spark.files import Columns, InputFormat, compression, io, lines
 from commitlog.stores.api import ObjectData, ObjectStore
 from commitlog.stores.memory import MemoryStore
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
-from commitlog.spark.files import OUTPUT_FORMATS, FileWriter, OutputFormat, PartFilter, StoredObject
+from commitlog.files import OUTPUT_FORMATS, FileWriter, OutputFormat, PartFilter, StoredObject
 from commitlog.stores.memory import MemoryStore
 
 UTC = dt.UTC

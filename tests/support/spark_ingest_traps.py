@@ -19,9 +19,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from commitlog._util.concurrency import Executor
+from commitlog.files import Columns, InputFormat, Records
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.files import Columns, InputFormat, Records
 from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.ingest.reader import IngestReader
 from commitlog.spark.ingest.scans import ScanPlanner

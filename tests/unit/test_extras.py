@@ -14,7 +14,7 @@ import pytest
         ("commitlog.filesystem", "commitlog.filesystem", "fsspec", "fsspec"),
         ("commitlog.spark", "commitlog.spark", "pyarrow", "spark"),
         ("commitlog.spark", "commitlog.spark", "pyspark", "spark"),
-        ("commitlog.spark.files.avro", "fileFormat avro", "fastavro", "avro"),
+        ("commitlog.files.avro", "fileFormat avro", "fastavro", "avro"),
         ("commitlog.testing.sim", "commitlog.testing.sim", "greenlet", "simulator"),
     ],
 )

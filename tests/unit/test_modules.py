@@ -149,7 +149,7 @@ class Question:
 QUESTIONS = [
     Question("Where is a rename planned?", "namespace", "namespace.write.plan_rename"),
     Question("Where is a lease reclaimed?", "commit", "commit.lease:Lease"),
-    Question("Where does a Spark task write?", "spark", "spark.tasks:TaskFiles.write"),
+    Question("Where does a Spark task write?", "spark", "tabular.task_files:TaskFiles.write"),
     Question("Where is a commit point written?", "outputs", "outputs.log:CommitLog.commit"),
     Question("Where is a lost upload collected?", "outputs", "outputs.recovery:collect"),
 ]

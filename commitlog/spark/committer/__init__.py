@@ -4,7 +4,6 @@
 * `agent`: the process that the Java half starts, and the requests that it answers
 * `jobs`: begins, commits and aborts the jobs of outputs
 * `s3a`: the connection settings of Hadoop's S3A, translated to options of `commitlog.connect`
-* `heartbeat`: heartbeats of running jobs
 * `configure`: sets up a session in Python
 
 `commitlog.spark_jar` builds the jar of the Java half.

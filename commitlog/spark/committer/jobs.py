@@ -43,14 +43,15 @@ from commitlog.outputs import Job, Mode, Output, StagedFile, State
 from commitlog.outputs.foreign import ForeignFile, lies_in, partition_in
 from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
-from commitlog.spark.committer.heartbeat import send_heartbeats
 from commitlog.spark.committer.s3a import s3_connection, s3_url
 from commitlog.spark.options import connection_names
-from commitlog.spark.partitions import check_spelling
-from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, merge_schemas, nullable
+from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, nullable
 from commitlog.spark.targets.output import WriteOptions, open_output, warn_of_foreign
 from commitlog.stores.api import Staged
 from commitlog.stores.local.store import LocalStore
+from commitlog.tabular import send_heartbeats
+from commitlog.tabular.partitions import check_spelling
+from commitlog.tabular.schema import merge_schemas
 from commitlog.urls import parse_store_url
 
 __all__ = ["JobCommitter", "settings"]
@@ -450,14 +451,13 @@ def _merged(columns: StructType, state: State) -> str:
     if state.schema is None:
         return dump_schema(columns)
     existing = load_schema(state.schema)
-    merged = merge_schemas(existing, columns)
+    merged = merge_schemas(state.schema, dump_schema(columns))
     if merged is None:
         raise ConfigurationError(
             f"the output has the columns {existing.simpleString()}, but the rows to append have"
             f" {columns.simpleString()}, and no reader can read both: cast them, or overwrite the output"
         )
-    # Return the same text for the same columns, so that concurrent jobs do not conflict.
-    return state.schema if merged == existing else dump_schema(merged)
+    return merged
 
 
 def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:

@@ -17,19 +17,18 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from commitlog.errors import ConfigurationError, InputUnreadable, NotFound, UnknownColumns
-from commitlog.ingest import File, Pinned, Slice, StateTable
-from commitlog.spark.files import Columns, NewColumns, Records
-from commitlog.spark.files.csv.values import value_converter
-from commitlog.spark.files.io import object_url
-from commitlog.spark.files.rescue import as_json, joined
-from commitlog.spark.files.types import (
+from commitlog.files import Columns, NewColumns, Records
+from commitlog.files.csv.values import value_converter
+from commitlog.files.io import object_url
+from commitlog.files.rescue import as_json, joined
+from commitlog.files.types import (
     TypeMismatch,
     match_names,
     replace_null_types,
     unify_schemas,
 )
+from commitlog.ingest import File, Pinned, Slice, StateTable
 from commitlog.spark.ingest.options import IngestOptions
-from commitlog.spark.partitions import NULL
 from commitlog.spark.schema import (
     arrow_schema,
     dump_schema,
@@ -39,6 +38,7 @@ from commitlog.spark.schema import (
     with_nulls,
 )
 from commitlog.stores.api import ObjectStore
+from commitlog.tabular.partitions import NULL
 
 __all__ = [
     "METADATA",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, get_args
 from attrs import field, frozen
 
 from commitlog.errors import ConfigurationError, TableNotFound
+from commitlog.files import INPUT_FORMATS, InputFormat, NewColumns
 from commitlog.ingest import INGEST_SCHEMA, IngestSettings, PathFilter
 from commitlog.ingest.settings import Clean, Starting
 from commitlog.ingest.source import PARTITION_BYTES
-from commitlog.spark.files import INPUT_FORMATS, InputFormat, NewColumns
 from commitlog.spark.options import (
     OptionReader,
     connection_names,

@@ -22,9 +22,9 @@ from pyspark.sql.streaming.datasource import (
 
 from commitlog.clock import SystemClock
 from commitlog.errors import ConfigurationError
+from commitlog.files import combine_batches
 from commitlog.ingest import Fetch, Ingest, Pinned, Quarantine, Slice, SourceMetadata
 from commitlog.ingest.source import SLICE_COST
-from commitlog.spark.files import combine_batches
 from commitlog.spark.ingest.cleaning import BackgroundCleaner
 from commitlog.spark.ingest.columns import RowBuilder
 from commitlog.spark.ingest.options import IngestOptions

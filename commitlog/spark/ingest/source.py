@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource
 
-from commitlog.spark.files import Columns
+from commitlog.files import Columns
 from commitlog.spark.ingest.columns import (
     METADATA,
     METADATA_COLUMN,

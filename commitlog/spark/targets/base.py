@@ -23,18 +23,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
+from commitlog.files import ReadableStore
 from commitlog.outputs import CommitRecord, DataFile, Job, StagedFile
-from commitlog.spark.files import ReadableStore
 from commitlog.spark.options import JobOptions
-from commitlog.stores import StageWriter
+from commitlog.tabular import Uploads
 
 __all__ = [
-    "PUBLISHERS",
     "FoundFiles",
     "JobOfBatch",
     "Locate",
@@ -43,12 +42,7 @@ __all__ = [
     "Source",
     "SupervisedJob",
     "Target",
-    "Uploads",
 ]
-
-#: Requests that a driver sends at the same time when it publishes or drops files.
-PUBLISHERS = 16
-
 
 # -- writing -----------------------------------------------------------------------------------------
 
@@ -86,24 +80,6 @@ class SupervisedJob:
 
     options: Mapping[str, str] = field(factory=dict)
     record: CommitRecord | None = None
-
-
-class Uploads(Protocol):
-    """The connection of one task attempt, to write files of a job. Not thread-safe."""
-
-    @property
-    def job(self) -> Job:
-        """The job."""
-
-    def open_file(self, name: str) -> StageWriter:
-        """Begin a file that readers do not see before the commit of the job.
-
-        Args:
-            name: path below the directory; its last segment is made by ``job.file_name``.
-        """
-
-    def drop(self, files: Iterable[StagedFile]) -> None:
-        """Remove finished files."""
 
 
 class Target(ABC):

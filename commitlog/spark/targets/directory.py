@@ -11,10 +11,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from commitlog.errors import Conflict, NotFound, NotSupported
+from commitlog.files import StoredObject, output_format_of
 from commitlog.namespace import Data, Namespace, Status
 from commitlog.outputs import DataFile
 from commitlog.outputs.foreign import partition_in
-from commitlog.spark.files import StoredObject, output_format_of
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.spark.targets.base import Locate
 

@@ -40,9 +40,7 @@ from commitlog.spark.options import (
     locate_table,
 )
 from commitlog.spark.schema import dump_schema, load_schema
-from commitlog.spark.schema_check import check_schema
 from commitlog.spark.targets.base import (
-    PUBLISHERS,
     FoundFiles,
     JobOfBatch,
     Locate,
@@ -61,6 +59,7 @@ from commitlog.spark.targets.directory import (
 )
 from commitlog.stores.api import ObjectData, ObjectStore, Staged, StageWriter
 from commitlog.stores.open import open_store
+from commitlog.tabular import PUBLISHERS, check_schema
 from commitlog.urls import SECRET_OPTIONS, Url, parse_store_url, parse_table_url
 
 __all__ = [
@@ -384,7 +383,11 @@ class NamespaceTarget(Target):
             before = status.attributes.get(SCHEMA)
             if before is None and (found := list(files())):
                 before = dump_schema(columns_in(found, _locate_in(namespace.store)))
-            return {SCHEMA: check_schema(before, files, columns, options, merge=options.merge_schema)}
+            return {
+                SCHEMA: check_schema(
+                    before, files, dump_schema(columns), options, merge=options.merge_schema
+                )
+            }
 
         return check
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, Protocol, cast, get_args
 
-import pyarrow as pa
 from attrs import evolve, field, frozen
 from pyspark.sql.types import StructType
 
@@ -22,8 +21,6 @@ from commitlog.commit import ConditionalStore
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, NotFound, NotSupported
 from commitlog.outputs import Batch, Job, OnRewrite, Output, StagedFile, State, Visibility
-from commitlog.outputs.foreign import partition_in
-from commitlog.spark.committer.heartbeat import send_heartbeats
 from commitlog.spark.errors import own_errors
 from commitlog.spark.options import (
     JOB,
@@ -33,11 +30,8 @@ from commitlog.spark.options import (
     locate_store,
     locate_table,
 )
-from commitlog.spark.partitions import check_spelling
-from commitlog.spark.schema import arrow_schema, load_schema
-from commitlog.spark.schema_check import check_schema
+from commitlog.spark.schema import arrow_schema, dump_schema, load_schema
 from commitlog.spark.targets.base import (
-    PUBLISHERS,
     FoundFiles,
     JobOfBatch,
     Locate,
@@ -46,7 +40,14 @@ from commitlog.spark.targets.base import (
     SupervisedJob,
     Target,
 )
-from commitlog.stores import StageWriter
+from commitlog.tabular import (
+    PUBLISHERS,
+    OutputUploads,
+    check_schema,
+    check_spellings,
+    send_heartbeats,
+    warn_of_foreign,
+)
 from commitlog.urls import parse_table_url
 
 __all__ = [
@@ -54,7 +55,6 @@ __all__ = [
     "OutputLocation",
     "OutputSource",
     "OutputTarget",
-    "OutputUploads",
     "ReadOptions",
     "TailOptions",
     "WriteOptions",
@@ -256,22 +256,6 @@ def open_output(location: OutputLocation, executor: Executor | None = None) -> O
 
 
 @frozen
-class OutputUploads:
-    """The connection of one task attempt to an output."""
-
-    output: Output
-    job: Job
-
-    def open_file(self, name: str) -> StageWriter:
-        """Begin a file; see `Output.begin_stage`."""
-        return self.output.begin_stage(self.job, name)
-
-    def drop(self, files: Iterable[StagedFile]) -> None:
-        """Drop staged files."""
-        self.output.drop(self.job, files)
-
-
-@frozen
 class OutputTarget(Target):
     """An output that jobs write to; see `Target`."""
 
@@ -300,7 +284,7 @@ class OutputTarget(Target):
             if mode == "append" and location.attempt is None and not job.last_commit:
                 warn_of_foreign(output)
             if mode == "overwrite-partitions":
-                _check_spellings(output, columns, options.partition_by)
+                check_spellings(output, arrow_schema(columns), options.partition_by)
         return job
 
     def begin_stream(self, columns: StructType) -> JobOfBatch:
@@ -331,7 +315,7 @@ class OutputTarget(Target):
     def _schema(self, state: State, columns: StructType) -> str:
         options = self.options
         return check_schema(
-            state.schema, state.files.values, columns, options, merge=options.merge_schema
+            state.schema, state.files.values, dump_schema(columns), options, merge=options.merge_schema
         )
 
     @contextmanager
@@ -373,33 +357,6 @@ class OutputTarget(Target):
                 yield job
             records = (record for record in output.log(before) if record.attempt == attempt)
             job.record = next(records, None)
-
-
-def warn_of_foreign(output: Output) -> None:
-    """Log a warning if there are foreign files. Call it for an output without commits."""
-    file = next(output.foreign(), None)
-    if file is not None:
-        _log.warning(
-            "%r has files that were written without it, such as %r. They stay where they are: readers"
-            " that list the directory see them together with the new files, readers of the log do not."
-            " To include their rows, write them with mode 'overwrite', or write all rows to another"
-            " directory",
-            output,
-            file.path,
-        )
-
-
-def _check_spellings(output: Output, columns: StructType, names: Sequence[str]) -> None:
-    """Raise `NotSupported` if foreign files are in partitions that the output spells differently.
-
-    The job would not recognise them as files to replace. Only instants have several spellings.
-    """
-    schema = arrow_schema(columns)
-    instants = [name for name in names if getattr(schema.field(name).type, "tz", None)]
-    if instants:
-        only = pa.schema([schema.field(name) for name in instants])
-        for file in output.foreign():
-            check_spelling(partition_in(file.path), only)
 
 
 # -- reading -----------------------------------------------------------------------------------------

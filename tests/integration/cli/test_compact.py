@@ -16,8 +16,8 @@ import commitlog
 from commitlog.cli import main
 from commitlog.outputs import Output, Visibility
 from commitlog.spark.schema import dump_schema
-from commitlog.spark.targets.output import OutputUploads, WriteOptions
-from commitlog.spark.tasks import TaskFiles
+from commitlog.spark.targets.output import WriteOptions
+from commitlog.tabular import OutputUploads, TaskFiles
 
 ROWS = pa.record_batch({"k": ["a", "b", None], "v": [1, 2, 3]})
 

@@ -20,15 +20,15 @@ from commitlog.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from commitlog.files import StoredObject, output_format_of
 from commitlog.outputs import CommitRecord, Job, Output, StagedFile, Visibility
 from commitlog.outputs.compaction import Group
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
 from commitlog.spark.compaction import Stage, compact_output, rewrite
-from commitlog.spark.files import StoredObject, output_format_of
 from commitlog.spark.schema import dump_schema, nullable
-from commitlog.spark.targets.output import OutputUploads, WriteOptions
-from commitlog.spark.tasks import TaskFiles
+from commitlog.spark.targets.output import WriteOptions
 from commitlog.stores.memory import MemoryStore
+from commitlog.tabular import OutputUploads, TaskFiles
 from support.output_files import EVERY, rows_for
 from support.outputs import visible
 from support.selection import with_all

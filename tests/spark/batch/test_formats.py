@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError, NotSupported
+from commitlog.files import OUTPUT_FORMATS, StoredObject, output_format_of
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.files import OUTPUT_FORMATS, StoredObject, output_format_of
 from commitlog.spark.schema import arrow_schema
 from commitlog.stores.local.store import LocalStore
 from support.output_files import HOSTILE, rows_for

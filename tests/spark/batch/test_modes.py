@@ -63,7 +63,7 @@ def test_merge_schema_adds_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "out"
     save(spark.range(1), path)
     more = spark.range(1, 2).selectExpr("'x' AS text", "id")
-    with pytest.raises(PySparkException, match="mergeSchema=true lets some be added or lack"):
+    with pytest.raises(PySparkException, match="lets some be added or lack"):
         save(more, path)
     save(more, path, mergeSchema="true")
     save(spark.range(2, 3), path, mergeSchema="true")

@@ -89,7 +89,7 @@ def test_errors_keep_their_class(spark: SparkSession, tmp_path: Path) -> None:
     """An error of a task or of the commit reaches the caller with its own class."""
     path = str(tmp_path / "out")
     unnamable = spark.range(2).selectExpr("id", "'' AS day")
-    with pytest.raises(NotSupported, match=r"^option partitionBy: column 'day' has the value ''"):
+    with pytest.raises(NotSupported, match=r"^partition column 'day' has the value ''"):
         commitlog.spark.write(unnamable, path, partition_by=["day"])
 
     def overtake(number: int) -> int:

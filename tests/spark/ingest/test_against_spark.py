@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from commitlog.spark.files import INPUT_FORMATS, Columns
-from commitlog.spark.files.json.writer import json_objects
+from commitlog.files import INPUT_FORMATS, Columns
+from commitlog.files.json.writer import json_objects
 from commitlog.spark.schema import arrow_schema
 from support.input_files import pinned, slices
 from support.selection import with_all_but

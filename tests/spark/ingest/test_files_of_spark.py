@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from commitlog.errors import InputUnreadable
+from commitlog.files import INPUT_FORMATS, Columns
 from commitlog.ingest import File, Pinned
-from commitlog.spark.files import INPUT_FORMATS, Columns
 from commitlog.spark.schema import arrow_schema, nullable
 from commitlog.stores.local.store import LocalStore
 from support.input_files import records

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
+import commitlog.files
 import commitlog.spark
-import commitlog.spark.files
 import commitlog.spark.ingest
 
 
@@ -40,9 +40,9 @@ def test_a_process_imports_the_formats_that_it_needs() -> None:
 import sys
 import commitlog.spark.batch
 assert not {"commitlog.namespace", "commitlog.ingest"} & set(sys.modules)
-from commitlog.spark.files import INPUT_FORMATS, output_format_of
+from commitlog.files import INPUT_FORMATS, output_format_of
 def loaded():
-    found = {name.removeprefix("commitlog.spark.files.") for name in sys.modules}
+    found = {name.removeprefix("commitlog.files.") for name in sys.modules}
     return found & {"parquet", "orc", "arrow_ipc", "text", "binary"} | {
         name for name in ("avro", "csv", "json") if f"{name}.format" in found
     }
@@ -56,7 +56,7 @@ assert loaded() == {"orc", "text"}
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("package", [commitlog.spark, commitlog.spark.ingest, commitlog.spark.files])
+@pytest.mark.parametrize("package", [commitlog.spark, commitlog.spark.ingest, commitlog.files])
 def test_each_exported_name_exists(package: ModuleType) -> None:
     """A package has all names in ``__all__``, and raises the usual error for another name."""
     assert {name for name in package.__all__ if getattr(package, name) is not None} <= set(dir(package))

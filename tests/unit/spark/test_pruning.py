@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from commitlog.errors import CorruptRecord
+from commitlog.files import OUTPUT_FORMATS, ColumnStatistics
 from commitlog.outputs import DataFile
-from commitlog.spark.files import OUTPUT_FORMATS, ColumnStatistics
-from commitlog.spark.partitions import partition_of
 from commitlog.spark.pruning import Pruning, ReadFilter
 from commitlog.spark.schema import arrow_schema
+from commitlog.tabular.partitions import partition_of
 from support.output_files import read, write
 
 PLUS_TWO = dt.timezone(dt.timedelta(hours=2))

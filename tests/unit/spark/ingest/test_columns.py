@@ -19,10 +19,10 @@ import pytest
 from pyspark.sql import types as t
 
 from commitlog.errors import ConfigurationError, InputUnreadable, UnknownColumns
+from commitlog.files import INPUT_FORMATS, NewColumns, Records
 from commitlog.ingest import File, Slice
-from commitlog.spark.files import INPUT_FORMATS, NewColumns, Records
 from commitlog.spark.ingest.columns import METADATA, RowBuilder
-from commitlog.spark.partitions import NULL
+from commitlog.tabular.partitions import NULL
 from support.input_files import pinned
 
 FILE = File("raw/day=2026-11-21/x=y=z/a b.json", '"e1"', 100, 1_700_000_000.5)

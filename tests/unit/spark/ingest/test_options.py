@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlog.errors import ConfigurationError
+from commitlog.files import INPUT_FORMATS
 from commitlog.ingest import IngestSettings, PathFilter
-from commitlog.spark.files import INPUT_FORMATS
 from commitlog.spark.ingest import options as ingest_options
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.options import connection_names, queue_names

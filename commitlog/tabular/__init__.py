@@ -1,0 +1,40 @@
+"""Rows as files of an output: the parts that Spark, Dask and Ray share. Needs pyarrow.
+
+* `output_job`: a job that several processes write and one commits; start with `OutputWriter`
+* `task_files`: the files of one task of a job
+* `schema`: the columns of an output in commit records and in Arrow, and checks that rows fit
+* `partitions`: partition columns as directories
+* `heartbeat`: heartbeats of running jobs
+
+`commitlog.files` has the formats of the files.
+"""
+
+from __future__ import annotations
+
+from commitlog.tabular.heartbeat import send_heartbeats
+from commitlog.tabular.output_job import (
+    PUBLISHERS,
+    OnDuplicate,
+    OutputWriter,
+    TabularJob,
+    check_spellings,
+    warn_of_foreign,
+)
+from commitlog.tabular.schema import check_schema
+from commitlog.tabular.task_files import FileOptions, OutputUploads, TaskFiles, Uploads, check_files
+
+__all__ = [
+    "PUBLISHERS",
+    "FileOptions",
+    "OnDuplicate",
+    "OutputUploads",
+    "OutputWriter",
+    "TabularJob",
+    "TaskFiles",
+    "Uploads",
+    "check_files",
+    "check_schema",
+    "check_spellings",
+    "send_heartbeats",
+    "warn_of_foreign",
+]
