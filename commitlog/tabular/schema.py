@@ -227,8 +227,8 @@ def storable_schema(schema: pa.Schema, existing: str | None = None) -> pa.Schema
                 kind = known.field(field.name).type
         for leaf in (kind, *leaf_types(kind)):
             _check_leaf(leaf, field.name)
-        stored = _renamed(spark_type(kind))
-        _noted(stored, field.name)
+        # As `load_schema` returns it: names of members, and what may be null, can differ.
+        stored = arrow_type(_noted(spark_type(kind), field.name), field.name)
         fields.append(pa.field(field.name, stored))
     return pa.schema(fields)
 
@@ -241,11 +241,6 @@ def _check_leaf(kind: pa.DataType, name: str) -> None:
             f"column {name!r} has type null, because no value of it is known: cast it, or give the"
             " schema of the rows"
         )
-
-
-def _renamed(kind: pa.DataType) -> pa.DataType:
-    """Return `kind` as `load_schema` does; only names of members and what may be null can differ."""
-    return arrow_type(_noted(kind, ""), "")
 
 
 def fit_batch(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
