@@ -18,7 +18,7 @@ __all__ = ["load", "save", "stage_shard"]
 
 
 def stage_shard(url: str, job: Job, rank: int, shard: bytes) -> StagedFile:
-    """Write the shard of a process, which nobody sees yet. Runs in that process."""
+    """Write the shard of a process, which no reader sees yet. Runs in that process."""
     with connect(url) as store:
         name = f"rank={rank}/{job.file_name(rank, suffix='.bin')}"
         return Output(store).stage(job, name, shard, partition={"rank": str(rank)})

@@ -38,7 +38,7 @@ def to_commitlog(
 ) -> CommitRecord | Delayed:
     """Write the rows of `ddf` to the output at `url` as Parquet files, all or nothing.
 
-    A worker stages the files of a partition, which nobody sees; then one call commits those of all
+    A worker stages the files of a partition, which no reader sees; then one call commits those of all
     partitions. A partition that a worker computes again, or two at a time, stages its files again. Only
     the files of the run whose result Dask keeps are committed, and the commit drops the others.
 

@@ -214,7 +214,7 @@ class OutputWriter:
             return record
 
     def _found(self, error: JobAlreadyCommitted) -> CommitRecord | None:
-        """Return the commit that `error` tells of, if the caller wants it."""
+        """Return the commit that `error` names, if the caller wants it."""
         with self._open() as output:
             record = next(output.log(error.version - 1))
             own = record.attempt in self._attempts(output, output.state())
@@ -245,7 +245,7 @@ class OutputWriter:
         return columns
 
     def committed(self) -> CommitRecord | None:
-        """Return the commit of this job, whoever made it; None if there is none yet, or no job id."""
+        """Return the commit of this job, by any writer; None if there is none yet, or no job id."""
         if self.job_id is None:
             return None
         with self._open() as output:
@@ -294,10 +294,6 @@ class OutputWriter:
         files = list(files)
         job = begun.job
         with self._open_driver() as output:
-            if output.state().committed(job.attempt):
-                record = output.resolve(job)
-                if record is not None:
-                    return record
             try:
                 return output.commit(job, files)
             except PublishIncomplete:

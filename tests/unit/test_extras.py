@@ -12,6 +12,8 @@ import pytest
     ("package", "user", "missing", "extra"),
     [
         ("commitlog.filesystem", "commitlog.filesystem", "fsspec", "fsspec"),
+        ("commitlog.dask", "commitlog.dask", "dask", "dask"),
+        ("commitlog.ray", "commitlog.ray", "ray", "ray"),
         ("commitlog.spark", "commitlog.spark", "pyarrow", "spark"),
         ("commitlog.spark", "commitlog.spark", "pyspark", "spark"),
         ("commitlog.files.avro", "fileFormat avro", "fastavro", "avro"),

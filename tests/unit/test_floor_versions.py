@@ -15,8 +15,9 @@ from support.project import ROOT
 
 FLOORS = ROOT / "tests/floors.txt"
 
-#: Extras for users. Extras for tests, benchmarks and docs have no floor.
-EXTRAS = ("avro", "fsspec", "lance", "otel", "simulator", "spark")
+#: Extras for users, except for Ray: its floor is the version that tests run with. Extras for tests,
+#: benchmarks and docs have no floor.
+EXTRAS = ("avro", "dask", "fsspec", "lance", "otel", "simulator", "spark")
 
 #: The first version with all parts of the package, which older declared versions have only some of.
 #: Those are in tests/spark/versions.
@@ -37,7 +38,8 @@ TESTS = {
         # These tests replace a function that only newer versions of botocore have.
         "--ignore=tests/unit/aws/test_signing.py",
     ),
-    "pyarrow, fastavro": ("tests/unit/spark",),
+    "pyarrow, fastavro": ("tests/unit/files", "tests/unit/spark", "tests/unit/tabular"),
+    "dask": ("tests/integration/dask/test_dataframe.py",),
     "opentelemetry-api": ("tests/unit/_util/test_tracing.py",),
     "pylance": ("tests/unit/lance",),
     "fsspec, greenlet": (
