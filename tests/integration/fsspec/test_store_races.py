@@ -40,10 +40,10 @@ HAZARDS = tuple(
     Hazard(kinds=(kind,), action=action, rate=rate, status=500)
     for kind in ("PUT", "POST", "PutItem")
     for action, rate in (
-        ("drop_response", 0.1),
-        ("duplicate", 0.05),
-        ("drop_request", 0.05),
-        ("fail", 0.05),
+        ("drop_response", 0.2),
+        ("duplicate", 0.1),
+        ("drop_request", 0.1),
+        ("fail", 0.1),
     )
 )
 
@@ -144,7 +144,7 @@ def world(
             proxy = stack.enter_context(Proxy(server.endpoint_url))
         store = stack.enter_context(connect(f"s3://{bucket}", **server.options))
         yield {**options, "endpoint_url": proxy.endpoint_url}, store, bucket, proxy
-        assert proxy.strikes().total() >= 5
+        assert proxy.strikes().total() >= 3
 
 
 def races(options: dict[str, Any], directory: str, names: list[str], ways: list[str]) -> list[Race]:
