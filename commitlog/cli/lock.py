@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -190,6 +191,25 @@ def _run(opened: Lock, child: _Child, command: tuple[str, ...], lost_status: int
     return status
 
 
+@contextlib.contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` at the end of the block, in place of any interrupt within it."""
+    numbers: list[int] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # only there are signals handled
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(handler := signal.getsignal(number)):
+                before[number] = handler
+                signal.signal(number, lambda number, frame: numbers.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if numbers:
+        raise KeyboardInterrupt
+
+
 class _Child:
     """The command that runs under the lock. `stop` may be called from another thread at any time."""
 
@@ -203,9 +223,10 @@ class _Child:
         with self._mutex:
             if self._lost is not None:
                 raise self._lost
-            self._process = subprocess.Popen(
-                command, env={**os.environ, TOKEN_VARIABLE: token}, process_group=0
-            )
+            with _deferred_interrupts():  # or the process could be there without being known here
+                self._process = subprocess.Popen(
+                    command, env={**os.environ, TOKEN_VARIABLE: token}, process_group=0
+                )
         status = self._process.wait()
         return 128 - status if status < 0 else status
 

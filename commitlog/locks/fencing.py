@@ -116,7 +116,8 @@ class FencedStore:
     def get(self, path: str) -> FencedObject:
         """Return an object with its token. Raises `NotFound`.
 
-        Raises `CorruptRecord` if its token is to be in its content, and is not there, and `FormatTooNew`.
+        Raises `CorruptRecord` if its token is to be in its content, and is not there, and
+        `FormatTooNew`.
         """
         found = read_whole(self._store, path, clock=self._clock, backoff=self._backoff)
         if not self._in_content:
@@ -234,7 +235,8 @@ class FencedStore:
         header = _HEADER.match(data)
         if header is not None and int(header[1]) > FORMAT:
             raise FormatTooNew(
-                f"{path!r} has format {int(header[1])}, and this library reads up to {FORMAT}: upgrade it"
+                f"{path!r} has format {int(header[1])}, and this library reads up to {FORMAT}: upgrade"
+                " it"
             )
         if header is None or header[2] is None:
             raise CorruptRecord(

@@ -107,7 +107,7 @@ def test_options_named_alone_exist() -> None:
 
 
 def test_variables_named_in_the_docs_exist() -> None:
-    """Every COMMITLOG_ variable on the pages is read by some command, or set for one, and the pages name all of them."""
+    """Every COMMITLOG_ variable on the pages is read by a command, or set for one; all are named."""
     known = {*_variables(main), TOKEN_VARIABLE}
     named = {name for page in PAGES for name in re.findall(r"(?<!_)COMMITLOG_[A-Z_]+", page.read_text())}
     assert named == known
