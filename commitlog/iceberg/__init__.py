@@ -2,8 +2,9 @@
 
 pyiceberg loads it by the property ``py-catalog-impl: commitlog.iceberg.Catalog``.
 
-The modules, from the top: `catalog` (the class that pyiceberg loads), `records` (reads and changes the
-records in a store), `model` (the records, and the rules for names).
+The modules, from the top: `catalog` (the class that pyiceberg loads), `properties` (opens the store
+that its properties name), `records` (reads and changes the records in a store), `model` (the records,
+and the rules for names).
 """
 
 from commitlog.extras import require

@@ -13,7 +13,6 @@ from pyiceberg.catalog import (
     MANIFEST_LIST,
     METADATA,
     PREVIOUS_METADATA,
-    URI,
     WAREHOUSE_LOCATION,
     MetastoreCatalog,
     PropertiesUpdateSummary,
@@ -26,21 +25,8 @@ from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
-    NoSuchPropertyException,
     NoSuchTableError,
     TableAlreadyExistsError,
-)
-from pyiceberg.io import (
-    AWS_ACCESS_KEY_ID,
-    AWS_PROFILE_NAME,
-    AWS_REGION,
-    AWS_SECRET_ACCESS_KEY,
-    AWS_SESSION_TOKEN,
-    S3_ACCESS_KEY_ID,
-    S3_ENDPOINT,
-    S3_REGION,
-    S3_SECRET_ACCESS_KEY,
-    S3_SESSION_TOKEN,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
@@ -52,7 +38,6 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
-from commitlog.connect import connect
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
@@ -75,8 +60,8 @@ from commitlog.iceberg.model import (
     TableMissing,
     show,
 )
+from commitlog.iceberg.properties import open_records
 from commitlog.iceberg.records import CatalogRecords
-from commitlog.urls import parse_store_url
 
 if TYPE_CHECKING:
     import pyarrow
@@ -86,19 +71,6 @@ if TYPE_CHECKING:
 __all__ = ["Catalog"]
 
 logger = logging.getLogger(__name__)
-
-#: Properties for `connect`, apart from those of pyiceberg.
-_TABLE, _COMMIT = "commitlog.table", "commitlog.commit"
-
-#: Options of an S3 URL, and the properties of pyiceberg that have them, the first one first.
-_S3_OPTIONS = {
-    "endpoint_url": (S3_ENDPOINT,),
-    "region": (S3_REGION, AWS_REGION),
-    "profile": ("s3.profile-name", AWS_PROFILE_NAME),
-    "access_key_id": (S3_ACCESS_KEY_ID, AWS_ACCESS_KEY_ID),
-    "secret_access_key": (S3_SECRET_ACCESS_KEY, AWS_SECRET_ACCESS_KEY),
-    "session_token": (S3_SESSION_TOKEN, AWS_SESSION_TOKEN),
-}
 
 #: The errors of pyiceberg for the rules of names.
 _ERRORS: tuple[tuple[type[CommitError], type[Exception]], ...] = (
@@ -129,10 +101,11 @@ class Catalog(MetastoreCatalog):
         store: the store of the records, in place of `uri`. The catalog closes it.
         properties: ``uri``: URL of the directory of the records, as for `commitlog.connect`.
             ``commitlog.table`` and ``commitlog.commit``: the arguments ``table`` and ``commit`` of
-            `commitlog.connect`. ``warehouse``: where tables are stored that have no location. All others
-            are those of pyiceberg, whose `FileIO` reads and writes metadata and data. The endpoint,
-            region, profile and credentials in ``s3.…`` and ``client.…`` also apply to the records,
-            unless `uri` has its own.
+            `commitlog.connect`. ``commitlog.probe-report``: a file with the output of
+            ``commitlog probe --json``, so that the catalog need not probe. ``warehouse``: where tables
+            are stored that have no location. All others are those of pyiceberg, whose `FileIO` reads and
+            writes metadata and data. The endpoint, region, profile and credentials in ``s3.…`` and
+            ``client.…`` also apply to the records, unless `uri` has its own.
 
     Guarantees: a commit succeeds, or raises ``CommitFailedException`` and has not happened, or raises
     ``CommitStateUnknownException`` and may have happened. Then no file is deleted. Of all commits that
@@ -161,7 +134,7 @@ class Catalog(MetastoreCatalog):
 
     def __init__(self, name: str, *, store: ConditionalStore | None = None, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._store = _open(properties) if store is None else store
+        self._store = open_records(properties) if store is None else store
         self._records = CatalogRecords(self._store)
 
     # -- tables ------------------------------------------------------------------------------------
@@ -505,25 +478,6 @@ class Catalog(MetastoreCatalog):
             self._records.remove(dropped.id)
         except CommitError as error:
             logger.warning("The pointer of a dropped table, id %s, is left: %s", dropped.id, error)
-
-
-def _open(properties: Properties) -> ConditionalStore:
-    url = properties.get(URI)
-    if not url:
-        raise NoSuchPropertyException(
-            "uri is required: the directory of the catalog, such as s3://bucket/catalog"
-        )
-    place = parse_store_url(url)
-    options: dict[str, str | None] = {}
-    if place.scheme == "s3":
-        for option, names in _S3_OPTIONS.items():
-            if option not in place.options:
-                options[option] = next((properties[name] for name in names if name in properties), None)
-    return connect(
-        place.with_options(options),
-        table=properties.get(_TABLE),
-        commit=properties.get(_COMMIT, "auto"),
-    )
 
 
 def _answer(table: Table) -> CommitTableResponse:
