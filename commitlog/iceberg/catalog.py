@@ -162,7 +162,7 @@ class Catalog(MetastoreCatalog):
             identifier, schema, location, partition_spec, sort_order, properties
         )
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
-        with _translated(), _removed_if_unused(staged):
+        with _removed_if_unused(staged), _translated():
             self._add(levels, staged.metadata_location)
         return self.load_table(levels)
 
@@ -536,7 +536,7 @@ def _removed_if_unused(staged: StagedTable) -> Iterator[None]:
     """Remove a new metadata file after an error that proves that nothing points to it."""
     try:
         yield
-    except CommitStateUnknownException:
+    except (CommitStateUnknownException, OutcomeUnknown):
         raise
     except (CommitFailedException, TableAlreadyExistsError, NoSuchNamespaceError, CommitError):
         delete_files(staged.io, {staged.metadata_location}, METADATA)

