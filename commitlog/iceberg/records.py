@@ -90,10 +90,12 @@ class CatalogRecords:
             present = self.names()
             change = self._new_id()
             changed = edit(present).changed(change)
-            try:
-                self._write(_NAMES, changed.to_document(), replacing=present.etag)
-            except OutcomeUnknown as unknown:
-                self._settle(unknown, lambda: change in self.names().changes)
+            self._write(
+                _NAMES,
+                changed.to_document(),
+                replacing=present.etag,
+                happened=lambda: change in self.names().changes,
+            )
 
         self._backoff.retry(
             self._clock,
@@ -144,17 +146,18 @@ class CatalogRecords:
             metadata_location: a location that no pointer ever had.
 
         Raises:
-            PreconditionFailed, AlreadyExists: the pointer was moved, or the table was dropped. Nothing
+            PreconditionFailed, AlreadyExists: another client has moved the pointer. Nothing
                 was written.
             OutcomeUnknown: an answer was lost, and the present pointer does not show whether the write
                 happened. The new metadata file, and all that it names, must be kept.
         """
-        moved = pointer.moved(metadata_location)
-        try:
-            self._write(_pointer_path(pointer.table), moved.to_document(), replacing=pointer.etag)
-        except OutcomeUnknown as unknown:
+        self._write(
+            _pointer_path(pointer.table),
+            pointer.moved(metadata_location).to_document(),
+            replacing=pointer.etag,
             # A pointer that another writer moved after this one names this location, too.
-            self._settle(unknown, lambda: self._had(pointer.table, metadata_location))
+            happened=lambda: self._had(pointer.table, metadata_location),
+        )
 
     def pointer(self, entry: TableEntry) -> Pointer:
         """Return the last pointer of a table that was just dropped. One request."""
@@ -194,29 +197,56 @@ class CatalogRecords:
             return None
         return Pointer.from_document(decode(found.data, {POINTER}, path=path), etag=found.etag)
 
-    def _had(self, table: str, metadata_location: str) -> bool:
+    def _had(self, table: str, metadata_location: str) -> bool | None:
+        """Return whether a table had this location; None if it was dropped, and nothing shows it."""
         present = self._read(table)
-        return present is not None and present.had(metadata_location)
+        return None if present is None else present.had(metadata_location)
 
-    def _write(self, path: str, document: Document, *, replacing: str | None) -> None:
-        data = encode(document)
-        if replacing is None:
-            self._store.put_if_absent(path, data)
-        else:
-            self._store.put_if_match(path, data, etag=replacing)
+    def _write(
+        self,
+        path: str,
+        document: Document,
+        *,
+        replacing: str | None,
+        happened: Callable[[], bool | None],
+    ) -> None:
+        """Write a record if it is as it was read.
 
-    @staticmethod
-    def _settle(unknown: OutcomeUnknown, happened: Callable[[], bool]) -> None:
-        """Return if the present record shows that a write happened; else raise `unknown`.
-
-        A record that does not show it proves nothing: the request may still be on its way.
+        Args:
+            path: path of the record.
+            document: the record.
+            replacing: the etag of the record that was read; None if there was none.
+            happened: returns whether the present record shows that this write happened; None if there is
+                no record any more.
         """
+        data = encode(document)
         try:
-            if happened():
-                return
-        except CommitError as error:
-            raise unknown from error
-        raise unknown
+            if replacing is None:
+                self._store.put_if_absent(path, data)
+            else:
+                self._store.put_if_match(path, data, etag=replacing)
+        except OutcomeUnknown as unknown:
+            # A record that does not show it proves nothing: the request may still be on its way.
+            if not _look(happened, unknown):
+                raise
+        except (PreconditionFailed, AlreadyExists) as refused:
+            # A proxy may have repeated the request, and passed on the refusal of the second one
+            # (RFC 9110, 9.2.2). Another writer may have replaced the first one's record since.
+            shown = _look(happened, refused)
+            if shown is None:
+                raise OutcomeUnknown(
+                    f"{path!r} was removed while it was written: the table was dropped"
+                ) from refused
+            if not shown:
+                raise
+
+
+def _look(happened: Callable[[], bool | None], failure: CommitError) -> bool | None:
+    """Return what `happened` returns. If it cannot, the outcome is unknown."""
+    try:
+        return happened()
+    except CommitError as error:
+        raise OutcomeUnknown(f"{failure}, and reading it back failed ({error})") from error
 
 
 def _is_rivalry(error: CommitError) -> bool:

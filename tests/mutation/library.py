@@ -117,7 +117,7 @@ class Library:
 COMMITLOG = Library(
     "commitlog",
     Path(commitlog.__file__).parent,
-    ("commit", "oplog", "locks", "outputs", "ingest", "namespace", "lance"),
+    ("commit", "oplog", "locks", "outputs", "ingest", "namespace", "lance", "iceberg"),
 )
 
 

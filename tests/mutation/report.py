@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mutation.iceberg import ICEBERG
 from mutation.ingest_cleaning import INGEST_CLEANING
 from mutation.ingest_epochs import INGEST_EPOCHS
 from mutation.ingest_listing import INGEST_LISTING
@@ -42,6 +43,7 @@ GROUPS: Mapping[str, tuple[Mutant, ...]] = {
     "Outputs": (*OUTPUT_DECISIONS, *OUTPUT_COMMITS),
     "Operation logs": OPLOG,
     "Locks": LOCKS,
+    "Iceberg catalogs": ICEBERG,
     "Sources": (*INGEST_LISTING, *INGEST_EPOCHS, *INGEST_CLEANING, *INGEST_NOTIFICATIONS),
     "Namespaces": (*NAMESPACE_NAMES, *NAMESPACE_MOVES, *NAMESPACE_BINDINGS, *NAMESPACE_MAINTENANCE),
     "Lance tables": LANCE,

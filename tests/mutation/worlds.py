@@ -10,6 +10,7 @@ from attrs import asdict
 
 from commitlog.commit import ConditionalStore, LeaseSettings
 from commitlog.commit.record import CREATE, LeaseRecord
+from commitlog.iceberg.records import CatalogRecords
 from commitlog.ingest import IngestSettings
 from commitlog.oplog import OperationLog
 from commitlog.outputs import Output
@@ -26,6 +27,8 @@ from commitlog.testing.sim import (
     World,
 )
 from mutation.loader import Code
+from sim.iceberg.world import Program as CatalogProgram
+from sim.iceberg.world import world_of as catalog_world_of
 from sim.ingest.actions import Upload
 from sim.ingest.world import world_of as ingest_world_of
 from sim.leases import world as leases
@@ -53,6 +56,7 @@ __all__ = [
     "UNEXPLAINED",
     "Setting",
     "locking",
+    "cataloguing",
     "logging",
     "naming",
     "one_winner",
@@ -207,6 +211,19 @@ def writing(
 def logging(programs: Mapping[str, LogProgram], **options: Any) -> Setting:
     """Return the setting of a world of one operation log; for options see `sim.oplog.world.world_of`."""
     return lambda code, _: log_world_of(programs, connect=code.get(OperationLog), **options)
+
+
+def cataloguing(
+    programs: Mapping[str, CatalogProgram],
+    *faults: Fault,
+    forced: tuple[Forced, ...] = (),
+    **options: Any,
+) -> Setting:
+    """Return the setting of a world of one Iceberg catalog; see `sim.iceberg.world.world_of`."""
+    simulation = _simulation(faults, forced=forced)
+    return lambda code, _: catalog_world_of(
+        programs, simulation=simulation, connect=code.get(CatalogRecords), **options
+    )
 
 
 def reading(

@@ -152,7 +152,7 @@ def test_an_overtaken_commit_fails(world: World) -> None:
 
 
 def test_a_commit_to_a_dropped_table_fails(world: World) -> None:
-    """It fails if the table was dropped before it, or while its metadata was written."""
+    """A commit that began before the drop has an unknown outcome: nothing shows it any more."""
     table = world.catalog.load_table("a.t")
 
     def rival(perform: Callable[[], Any]) -> Any:
@@ -160,10 +160,24 @@ def test_a_commit_to_a_dropped_table_fails(world: World) -> None:
         return perform()
 
     world.script.next("put", rival)
-    with pytest.raises(CommitFailedException):
+    with pytest.raises(CommitStateUnknownException, match="the table was dropped"):
         table.append(ROWS)
     with pytest.raises(NoSuchTableError):
         table.append(ROWS)
+
+
+def test_a_commit_that_a_proxy_repeats_succeeds(world: World) -> None:
+    """The second request is refused, also if another commit has followed the first one."""
+    table = world.catalog.load_table("a.t")
+
+    def repeat(perform: Callable[[], Any]) -> Any:
+        perform()
+        world.other.load_table("a.t").append(ROWS)
+        return perform()
+
+    world.script.next("put", repeat)
+    table.append(ROWS)
+    assert world.other.load_table("a.t").scan().to_arrow().num_rows == 9
 
 
 @pytest.mark.parametrize("fate", [lost_after, lost_before], ids=["after", "before"])
