@@ -9,8 +9,8 @@ Each write, job and rename succeeds, fails without any change, or (rarely) raise
 
 Importing the package imports no client of any service, and neither Spark nor Arrow: the URL, or the
 call, that needs one imports it. All names but `connect` and the errors are imported when they are first
-used, the packages ``commitlog.spark``, ``commitlog.namespace``, ``commitlog.ingest`` and
-``commitlog.filesystem`` included.
+used, the packages ``commitlog.spark``, ``commitlog.namespace``, ``commitlog.ingest``,
+``commitlog.filesystem`` and ``commitlog.iceberg`` included.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from commitlog.connect import connect
 from commitlog.errors import *  # noqa: F403 - the whole tree is public
 
 if TYPE_CHECKING:
-    from commitlog import filesystem, ingest, namespace, spark
+    from commitlog import filesystem, iceberg, ingest, namespace, spark
     from commitlog.clock import Clock, SystemClock
     from commitlog.commit import ConditionalStore, DynamoCommit, LeaseSettings, ProbeReport, SqliteCommit
     from commitlog.namespaces import (
@@ -54,6 +54,7 @@ __all__ = [
     "connect",
     "create_namespace",
     "filesystem",
+    "iceberg",
     "ingest",
     "list_namespaces",
     "namespace",
@@ -63,7 +64,7 @@ __all__ = [
     *errors.__all__,
 ]
 
-_PACKAGES = frozenset({"filesystem", "ingest", "namespace", "spark"})
+_PACKAGES = frozenset({"filesystem", "iceberg", "ingest", "namespace", "spark"})
 
 #: The modules of the other names: each is imported when one of its names is first used.
 _HOMES = MappingProxyType(

@@ -17,7 +17,7 @@ FLOORS = ROOT / "tests/floors.txt"
 
 #: Extras for users, except for Ray: its floor is the version that tests run with. Extras for tests,
 #: benchmarks and docs have no floor.
-EXTRAS = ("avro", "dask", "fsspec", "lance", "otel", "simulator", "spark")
+EXTRAS = ("avro", "dask", "fsspec", "iceberg", "lance", "otel", "simulator", "spark")
 
 #: The first version with all parts of the package, which older declared versions have only some of.
 #: Those are in tests/spark/versions.
@@ -40,6 +40,7 @@ TESTS = {
     ),
     "pyarrow, fastavro": ("tests/unit/files", "tests/unit/spark", "tests/unit/tabular"),
     "dask": ("tests/integration/dask/test_dataframe.py",),
+    "pyiceberg": ("tests/unit/iceberg", "tests/integration/iceberg/test_catalog.py"),
     "opentelemetry-api": ("tests/unit/_util/test_tracing.py",),
     "pylance": ("tests/unit/lance",),
     "fsspec, greenlet": (

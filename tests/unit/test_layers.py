@@ -28,7 +28,7 @@ LAYERS = (
     {"transfer", "status"},
     {"files"},
     {"tabular"},
-    {"spark", "filesystem", "dask", "lance", "ray"},
+    {"spark", "filesystem", "dask", "iceberg", "lance", "ray"},
     {"testing"},
     {"cost"},
     {"cli"},
@@ -61,7 +61,7 @@ CONFINED = {
     "urllib3": {"aws"},
     "sqlite3": {"stores", "tables", "_sqlite"},
     "pyspark": {"spark"},
-    "pyarrow": {"files", "tabular", "spark", "dask", "ray"},
+    "pyarrow": {"files", "tabular", "spark", "dask", "iceberg", "ray"},
     "dask": {"dask"},
     "ray": {"ray"},
     "click": {"cli"},
@@ -70,6 +70,7 @@ CONFINED = {
     "zarr": {"filesystem"},
     "lance": set(),
     "lance_namespace": {"lance"},
+    "pyiceberg": {"iceberg"},
     "opentelemetry": {"_util"},
 }
 
@@ -151,7 +152,7 @@ def test_starting_imports_nothing_heavy(code: str, barred: set[str]) -> None:
     assert "commitlog" in loaded
     heavy = {
         *("boto3", "botocore", "urllib3", "pyspark", "pyarrow", "sqlite3", "fsspec", "greenlet"),
-        "opentelemetry",
+        *("opentelemetry", "pyiceberg"),
     }
     assert not {name.split(".")[0] for name in loaded} & (heavy | barred)
     packages = {_package(name) for name in loaded if name in MODULES}
