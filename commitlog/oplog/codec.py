@@ -17,8 +17,9 @@ from commitlog.errors import CorruptRecord, FormatTooNew
 
 __all__ = ["ADVICE", "FORMAT", "Document", "decode", "encode"]
 
-#: Format of the records that this library writes; it reads this and all earlier formats. Within a
-#: format, fields may be added if a reader that does not know them may ignore them.
+#: Format of the records that this library writes, except those whose writer chooses another one; it
+#: reads this and all earlier formats. Within a format, fields may be added if a reader that does not
+#: know them may ignore them.
 FORMAT = 1
 
 #: Maximum nesting depth of a record. A record that one caller can just write must be readable for
@@ -63,7 +64,7 @@ def encode(document: Document) -> bytes:
     """
     if taken := _ENVELOPE & document.body.keys():
         raise ValueError(f"{sorted(taken)[0]!r} belongs to the envelope: name the field otherwise")
-    fields = {**document.body, "format": FORMAT, "kind": document.kind}
+    fields = {**document.body, "format": document.format, "kind": document.kind}
     # The keys are sorted, so the parts before and after the checksum can be encoded separately.
     before = _canonical({name: value for name, value in fields.items() if name < _CHECKSUM})
     after = _canonical({name: value for name, value in fields.items() if name > _CHECKSUM})
@@ -72,8 +73,14 @@ def encode(document: Document) -> bytes:
     return b"%s%s%s" % (start, _checksum(_digest(start + end)), end)
 
 
-def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
+def decode(data: bytes, kinds: Collection[str], *, path: str, newest: int = FORMAT) -> Document:
     """Return the record in `data`, which must be one of `kinds`; `path` is named in errors.
+
+    Args:
+        data: the stored bytes.
+        kinds: the kinds that may be there.
+        path: where it was read.
+        newest: the newest format that the caller reads.
 
     Raises:
         FormatTooNew: a newer library wrote it. Its other fields were not checked.
@@ -88,9 +95,9 @@ def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
         raise CorruptRecord(f"{path!r} is not JSON: {error}. {ADVICE}") from error
     if not isinstance(fields, dict) or type(fields.get("format")) is not int:
         raise CorruptRecord(f"{path!r} has no format version. {ADVICE}")
-    if fields["format"] > FORMAT:
+    if fields["format"] > newest:
         raise FormatTooNew(
-            f"{path!r} has format {fields['format']}, and this library reads up to {FORMAT}: upgrade it"
+            f"{path!r} has format {fields['format']}, and this library reads up to {newest}: upgrade it"
         )
     checksum = fields.pop(_CHECKSUM, None)
     if fields["format"] < 1 or not (_is_as_written(data, checksum) or _fits(checksum, fields)):

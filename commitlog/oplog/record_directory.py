@@ -10,7 +10,7 @@ from attrs import frozen
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import NotFound, PreconditionFailed
-from commitlog.oplog.codec import Document, decode, encode
+from commitlog.oplog.codec import FORMAT, Document, decode, encode
 from commitlog.paths import join
 
 __all__ = ["ListedRecord", "NameRange", "RecordDirectory"]
@@ -50,15 +50,24 @@ class RecordDirectory:
         store: the store of the entries.
         directory: path of the entries. Deeper objects, and those not named ``.json``, are ignored.
         kinds: the kinds of records in it.
+        newest: the newest format of its records.
 
     An entry appears whole, and only `note` changes it. Of racing writers of one name exactly one wins:
     these are the guarantees of `ConditionalStore.put_if_absent`.
     """
 
-    def __init__(self, store: ConditionalStore, directory: str, kinds: frozenset[str]) -> None:
+    def __init__(
+        self,
+        store: ConditionalStore,
+        directory: str,
+        kinds: frozenset[str],
+        *,
+        newest: int = FORMAT,
+    ) -> None:
         self._store = store
         self._directory = directory
         self._kinds = kinds
+        self._newest = newest
 
     def path(self, name: str) -> str:
         """Return the path of the entry called `name`."""
@@ -71,7 +80,7 @@ class RecordDirectory:
     def get(self, name: str) -> Document:
         """Return the entry. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
         path = self.path(name)
-        return decode(self._store.get(path).data, self._kinds, path=path)
+        return decode(self._store.get(path).data, self._kinds, path=path, newest=self._newest)
 
     def list(self, *, start_after: str = "", within: NameRange = _EVERYTHING) -> Iterator[ListedRecord]:
         """Yield the listed entries, page by page, without reading them.
@@ -96,8 +105,9 @@ class RecordDirectory:
         """Set a field to true, which also renews the entry's date. A removed entry stays removed."""
         with contextlib.suppress(NotFound, PreconditionFailed):
             found = self._store.get(self.path(name))
-            document = decode(found.data, self._kinds, path=found.path)
-            noted = encode(Document(document.kind, {**document.body, field: True}))
+            document = decode(found.data, self._kinds, path=found.path, newest=self._newest)
+            body = {**document.body, field: True}
+            noted = encode(Document(document.kind, body, format=document.format))
             self._store.put_if_match(found.path, noted, etag=found.etag)
 
     def remove(self, name: str) -> None:

@@ -128,7 +128,7 @@ def _read_back(log: CommitLog, *, after: int, until: int) -> list[Record]:
     found: list[Record] = []
     for version in range(until, after, -1):
         try:
-            found.append(log.get(version))
+            found.extend(reversed(log.get(version)))
         except (CorruptRecord, NotFound):
             break
     return found[::-1]
@@ -175,7 +175,7 @@ def _subtract(older: list[Record], state: State) -> dict[int, _Total]:
     for record in reversed(older):
         if record.version > state.version:
             continue
-        totals[record.version] = now
+        totals.setdefault(record.version, now)  # of jobs that share a record, the last one comes first
         if isinstance(record, CommitRecord):
             gone = _replaced(record, known)
             if gone is None:

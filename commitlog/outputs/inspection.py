@@ -23,7 +23,7 @@ from commitlog.outputs.job import Visibility, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Publisher
-from commitlog.outputs.records import CommitRecord, Record, record_of, total_rows
+from commitlog.outputs.records import CommitRecord, Record, records_of, total_rows
 from commitlog.outputs.state import State
 
 __all__ = ["AttemptStatus", "Outcome", "OutputInspection", "UnpublishedJob", "inspect"]
@@ -165,10 +165,12 @@ def inspect(
     tail = list(_read(log, state, reading))
     commits = {each.attempt: each for each in tail if isinstance(each, CommitRecord)}
     waiting = {a for a, trace in traces.items() if trace.prepared is not None and state.committed(a)}
-    if waiting - commits.keys() and visible < checkpoint:
+    if visible < checkpoint:
         with reading.damage():
             older = reading.bound.take(log.read(visible, checkpoint))
             commits |= {each.attempt: each for each in older if isinstance(each, CommitRecord)}
+    # Without an entry, only the watermark tells that a job was published.
+    waiting |= {attempt for attempt, each in commits.items() if each.uploads}
     unpublished = [commits[a] for a in waiting if a in commits and commits[a].version > visible]
     last = _last(log, state, tail, reading)
     garbage, size = _garbage(log, publisher, state, reading, now - expire_after, tag, list_files)
@@ -279,7 +281,7 @@ def _last(
                 )
         if state.commit:
             stored = log.document(state.commit)
-            return record_of(state.commit, stored).time, stored.format
+            return records_of(state.commit, stored)[0].time, stored.format
     return None
 
 
@@ -330,7 +332,7 @@ def _garbage(
     versions = sorted(set(state.replaced.values()))
     before = 0
     with reading.damage():
-        due = bisect_right(versions, deadline, key=lambda version: log.get(version).time)
+        due = bisect_right(versions, deadline, key=lambda version: log.get(version)[0].time)
         before = versions[due - 1] if due else 0
     expired = {publisher.place(path) for path, by in state.replaced.items() if by <= before}
     if not list_files:

@@ -31,17 +31,19 @@ from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.checkpoints import Checkpoints
 from commitlog.outputs.foreign import ForeignFile
 from commitlog.outputs.job import NAMING, Batch, Job, Visibility
+from commitlog.outputs.log_cache import LogCache
 from commitlog.outputs.manifest import Manifests
 from commitlog.outputs.pending import INLINE_FILES, PendingJob
 from commitlog.outputs.records import (
     KINDS,
+    NEWEST,
     AbortRecord,
     CommitRecord,
     DataFile,
     ExpiryRecord,
     Manifest,
     Record,
-    record_of,
+    records_of,
     total_rows,
 )
 from commitlog.outputs.state import State
@@ -109,30 +111,45 @@ class CommitLog:
         self, store: ConditionalStore, directory: str, *, clock: Clock, backoff: Backoff
     ) -> None:
         self.directory = directory
-        self._entries = RecordDirectory(store, directory, KINDS)
+        self._entries = RecordDirectory(store, directory, KINDS, newest=NEWEST)
         self.manifests = Manifests(store, join(directory, "manifests"))
         self.checkpoints = Checkpoints(store, join(directory, "checkpoints"))
+        self.cache = LogCache(self.get, self._load_head, self._missing, clock)
         self._clock = clock
         self._backoff = backoff
 
-    def get(self, version: int) -> Record:
-        """Return one record. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
-        return record_of(version, self.document(version))
+    def get(self, version: int) -> tuple[Record, ...]:
+        """Return the content of one record: a commit for each of its jobs, or one of another kind.
+
+        Raises `NotFound`, `CorruptRecord`, `FormatTooNew`.
+        """
+        return records_of(version, self.document(version))
 
     def document(self, version: int) -> Document:
         """Return one record as it is stored. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
         return self._entries.get(_name(version))
 
-    def read(self, after: int = 0, until: int | None = None) -> Iterator[Record]:
-        """Yield the records after number `after`, and up to `until` or the end, one at a time."""
+    def read(
+        self, after: int = 0, until: int | None = None, *, cached: bool = False
+    ) -> Iterator[Record]:
+        """Yield the records after number `after`, and up to `until` or the end, one at a time.
+
+        The commits of jobs that share a record follow each other, with the same version.
+
+        Args:
+            after: number of a record.
+            until: number of the last record; None: the end of the log.
+            cached: whether records that this process remembers are not read again.
+        """
+        get = self.cache.read if cached else self.get
         version = after
         while until is None or version < until:
             version += 1
             try:
-                record = self.get(version)
+                records = get(version)
             except NotFound:
                 return
-            yield record
+            yield from records
 
     def files(self, record: Record) -> Iterator[DataFile]:
         """Yield all files that `record` adds, those in manifests included."""
@@ -168,30 +185,38 @@ class CommitLog:
         for record in self.read(begun, until):
             self.apply(record, state)
         if begun and state.version == begun:
-            self._check_end(begun)
+            # A commit after a gap in the numbers is never read.
+            try:
+                self.get(begun)
+            except NotFound:
+                raise self._missing(begun) from None
         return state
 
-    def _check_end(self, version: int) -> None:
-        """Raise `CorruptRecord` unless there is a record `version`, of which there is a checkpoint.
+    def _load_head(self) -> State:
+        state = self.checkpoints.load()
+        state.files.clear()
+        return state
 
-        A commit after a gap in the numbers is never read.
-        """
-        try:
-            self.get(version)
-        except NotFound:
-            raise CorruptRecord(
-                f"{self.directory!r} has a checkpoint of version {version}, but no such record: records"
-                " were lost, or it is another output's. Restore them, or remove it"
-            ) from None
+    def _missing(self, version: int) -> CorruptRecord:
+        """Return the error for a checkpoint of `version` without a record of that number."""
+        return CorruptRecord(
+            f"{self.directory!r} has a checkpoint of version {version}, but no such record: records"
+            " were lost, or it is another output's. Restore them, or remove it"
+        )
 
-    def look(self, job: Job) -> tuple[CommitRecord | None, int]:
+    def look(self, job: Job, *, known: bool = False) -> tuple[CommitRecord | None, int]:
         """Return the record that commits `job`, or None, and the number of the last record.
+
+        Args:
+            job: the job.
+            known: whether to stop at the last record that this process knows. A claim of the next number
+                finds out whether there are more.
 
         Raises `JobAlreadyCommitted` if another attempt was committed, `JobAborted` if this one was
         aborted, `AlreadyExists` if the job's mode is "error" and the output has data now, and `Conflict`
         or `ConfigurationError` if a commit since the job began is incompatible with it.
         """
-        return self._look(job, job.base)
+        return self.look_on(job, job.base, until=self.cache.known if known else None)
 
     def to_replace(self, job: Job, pending: PendingJob, *, at: int) -> ToReplace | None:
         """Return what the commit record of `job` must name as replaced; a long list is stored first.
@@ -269,16 +294,23 @@ class CommitLog:
         )
         document = record.to_document()
         losses = 0
-        while not self._claim(after + 1, document):
-            # Of those who lost to the same one, each waits for a time of its own.
-            self._clock.sleep(self._backoff.pause(losses))
+        while not self.claim(after + 1, document):
+            self.pause(losses)
             losses += 1
-            mine, after = self._look(job, after, state)
+            # There is a record of that number. Usually it is the last one, and the next claim tells.
+            until = after + 1 if losses == 1 else None
+            mine, after = self.look_on(job, after, state, until=until)
             if mine is not None:
                 return mine
             if state is not None:
                 _check_there(job, state)
-        return evolve(record, version=after + 1)
+        record = evolve(record, version=after + 1)
+        self.cache.keep(record.version, (record,))
+        return record
+
+    def pause(self, losses: int) -> None:
+        """Wait after a claim was lost: of those who lost to the same record, each for its own time."""
+        self._clock.sleep(self._backoff.pause(losses))
 
     def outcomes(self, attempts: Iterable[str], *, after: int = 0) -> AttemptOutcomes:
         """Return what the records after number `after` say of `attempts`."""
@@ -311,7 +343,7 @@ class CommitLog:
                 attempts={attempt: suspects[attempt] for attempt in found.open},
                 time=self._clock.epoch(),
             )
-            self._claim(fence.version, fence.to_document())
+            self.claim(fence.version, fence.to_document())
             # Read it back rather than trust in it: the number may have been taken, even by our own
             # claim, whose answer was lost.
             later = self.outcomes(found.open, after=found.end)
@@ -331,11 +363,13 @@ class CommitLog:
                 if isinstance(record, ExpiryRecord) and record.before >= before:
                     return
             expiry = ExpiryRecord(version=after + 1, before=before, time=self._clock.epoch())
-            self._claim(expiry.version, expiry.to_document())
+            self.claim(expiry.version, expiry.to_document())
 
-    def _look(self, job: Job, after: int, state: State | None = None) -> tuple[CommitRecord | None, int]:
-        """Do what `look` does from record `after` on, and take `state` along."""
-        for record in self.read(after):
+    def look_on(
+        self, job: Job, after: int, state: State | None = None, *, until: int | None = None
+    ) -> tuple[CommitRecord | None, int]:
+        """Do what `look` does from record `after` on, up to `until`, and take `state` along."""
+        for record in self.read(after, until, cached=True):
             after = record.version
             if state is not None:
                 self.apply(record, state)
@@ -365,7 +399,7 @@ class CommitLog:
                 )
         return None, after
 
-    def _claim(self, version: int, document: Document) -> bool:
+    def claim(self, version: int, document: Document) -> bool:
         """Store record `version`; return False if the number is taken by another one."""
         try:
             self._entries.add(_name(version), document)

@@ -19,11 +19,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve
 
+from commitlog._util.batching import Batcher, new_lock
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
@@ -51,6 +52,7 @@ from commitlog.outputs.publishing import ALIVE, Cleanup, Publisher
 from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import PreviewLog, PreviewPublisher, collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
+from commitlog.outputs.shared_records import MOST_FILES, ReadyJob, commit_together
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail
 from commitlog.paths import check_path, check_prefix, join
@@ -90,10 +92,21 @@ class Output:
         backoff: the retry policy of publishing, and the pauses of a commit after another job has taken
             the number of its record; a commit tries until it has one.
         new_id: makes unique ids: texts of at least 24 hexadecimal digits.
+        share_records: whether jobs of this object that end at the same time share a record of the log.
+            It concerns jobs of mode ``append`` with at most 16 files and no foreign ones. Their records
+            have their uploads, which saves a pending entry. Clients of releases without this option
+            refuse such a record, with `FormatTooNew`, and do not read on.
+        finisher: does the work that is left once a job is visible, after `commit` has returned: it
+            moves ``_SUCCESS`` on, drops uploads of lost tasks, and saves checkpoints. Until it has, the
+            next readers of the log see to it. The caller shuts it down, which waits for the work. None:
+            `commit` does it.
 
     Guarantees: a job id is committed at most once, ever, with any drivers, retries and recoveries.
     Log-aware readers see all files of a job or none. No file of an uncommitted job is ever visible.
     The log serialises concurrent commits.
+
+    It remembers the last records of the log, so the beginning of a job takes one request, and one for
+    each new record. An output that was removed while it was open is noticed ten seconds later.
 
     Non-guarantees: between the commit point and the end of publishing, a plain listing shows some files
     of the job and not others. Files and records of an output must not be changed by other means.
@@ -108,6 +121,8 @@ class Output:
         executor: Executor | None = None,
         backoff: Backoff | None = None,
         new_id: Callable[[], str] = random_id,
+        share_records: bool = False,
+        finisher: Executor | None = None,
     ) -> None:
         self.store = store
         self.path = check_prefix(path).rstrip("/")
@@ -129,6 +144,18 @@ class Output:
             backoff=backoff,
             executor=SERIAL if executor is None else executor,
         )
+        self._share_records = share_records
+        self._finisher = finisher
+        self._commits: Batcher[ReadyJob, CommitRecord] = Batcher(
+            self._commit_together, interrupted=_interrupted
+        )
+        self._finishing: Batcher[Sequence[CommitRecord], None] = Batcher(
+            self._finish_together, interrupted=_interrupted
+        )
+        self._lock, self._finish_lock = new_lock(), new_lock()
+        # Attempts whose files are being published, with their versions.
+        self._in_flight: dict[str, int] = {}
+        self._unfinished: list[CommitRecord] = []
 
     def __repr__(self) -> str:
         return f"Output({self.store.url!r}, {self.path!r})"
@@ -190,29 +217,30 @@ class Output:
             job_id = attempt if batch is None else batch.job_id
         if batch is not None:
             batch.check_job_id(job_id)
-        state = self._log.state()
-        before = state.jobs.get(job_id)
-        if (of := batch or Batch.named(job_id)) is not None:
-            number, version = state.batches.get(of.stream, (-1, 0))
-            before = version if number >= of.number else before
-        if before is not None:
-            self._publisher.roll_forward(until=state.version, strict=False)
-            raise already_committed(job_id, before)
+        if callable(schema):
+            # It may depend on the files, of which the head of the log tells nothing.
+            state = self._log.state()
+            head = self._log.cache.head_of(state, job_id, batch)
+        else:
+            head = self._log.cache.head(job_id, batch)
+        if head.committed is not None:
+            self._publisher.roll_forward(until=head.version, strict=False)
+            raise already_committed(job_id, head.committed)
         job = Job(
             job_id=job_id,
             attempt=attempt,
             mode=mode,
-            base=state.version if base is None else base,
+            base=head.version if base is None else base,
             schema=schema(state) if callable(schema) else schema,
-            visibility=visibility or state.visibility or "listed",
+            visibility=visibility or head.visibility or "listed",
             batch=batch,
             replaces=tuple(replaces),
-            last_commit=state.commit,
+            last_commit=head.commit,
         )
-        if state.visibility not in (None, job.visibility):
-            raise other_visibility(job, state.visibility)
+        if head.visibility not in (None, job.visibility):
+            raise other_visibility(job, head.visibility)
         if mode == "error":
-            if state.commit:
+            if head.commit:
                 raise AlreadyExists(
                     f"{self!r} has committed data, and the mode is 'error'; nothing was done"
                 )
@@ -329,7 +357,85 @@ class Output:
         them.
         """
         files = self._checked(job, files)
-        record, end = self._log.look(job)
+        foreign = None if foreign is None else list(foreign)
+        if self._may_share(job, files, foreign):
+            ready = ReadyJob(job=job, files=tuple(files))
+            record, pending = self._commits.call(ready), ready.pending
+        else:
+            record, pending = self._commit_alone(job, files, foreign)
+        self._complete(job, record, pending)
+        self._finish([record])
+        return record
+
+    def commit_many(
+        self, jobs: Iterable[tuple[Job, Iterable[StagedFile]]]
+    ) -> list[CommitRecord | CommitError]:
+        """Commit several jobs; return the outcome of each, in their order.
+
+        Jobs share records as far as `share_records` allows, without threads. An outcome is the record
+        that `commit` returns for such a job, or the error that it raises; a job with an error does not
+        concern the others. Raises nothing else than `commit` does for wrong arguments, before anything
+        is sent.
+
+        Args:
+            jobs: each job, as `begin` returned it, with its files.
+        """
+        checked = [(job, self._checked(job, files)) for job, files in jobs]
+        outcomes: list[CommitRecord | CommitError | None] = [None] * len(checked)
+        ready = {
+            number: ReadyJob(job=job, files=tuple(files))
+            for number, (job, files) in enumerate(checked)
+            if self._may_share(job, files, None)
+        }
+        shared = dict(zip(ready, self._commit_together(list(ready.values())), strict=True))
+        done: list[CommitRecord] = []
+        for number, (job, files) in enumerate(checked):
+            try:
+                if number in ready:
+                    outcome, pending = shared[number], ready[number].pending
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    record = outcome
+                else:
+                    record, pending = self._commit_alone(job, files, None)
+                self._complete(job, record, pending)
+                done.append(record)
+                outcomes[number] = record
+            except CommitError as error:
+                outcomes[number] = error
+        if done:
+            self._finish(done)
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _complete(self, job: Job, record: CommitRecord, pending: PendingJob) -> None:
+        """Publish the files of a job that is committed; raise if it was committed with other files."""
+        if not (pending.lists(record) and record.names(job.replaces)):
+            raise _other_files(job)
+        with self._lock:
+            self._in_flight[record.attempt] = record.version
+        try:
+            self._publisher.publish(record, pending)
+            self._publisher.replace(record)
+        finally:
+            with self._lock:
+                self._in_flight.pop(record.attempt, None)
+
+    def _may_share(
+        self, job: Job, files: Sequence[StagedFile], foreign: Collection[ForeignFile] | None
+    ) -> bool:
+        few = len(files) <= MOST_FILES
+        return self._share_records and job.mode == "append" and few and not foreign
+
+    def _commit_together(self, jobs: Sequence[ReadyJob]) -> list[CommitRecord | Exception]:
+        return commit_together(self._log, self._clock, jobs)
+
+    def _commit_alone(
+        self, job: Job, files: Sequence[StagedFile], foreign: Collection[ForeignFile] | None
+    ) -> tuple[CommitRecord, PendingJob]:
+        """Commit a job in a record of its own; return the record, and the entry with its uploads."""
+        # For a job that only appends, the claim of a number shows whether there are later records.
+        known = job.mode == "append" and self._log.cache.known >= job.base
+        record, end = self._log.look(job, known=known)
         pending = self._stored(job, lambda: PendingJob.of(job, files, self._log.manifests))
         if record is None:
             to_replace = self._stored(job, lambda: self._log.to_replace(job, pending, at=end))
@@ -343,12 +449,7 @@ class Output:
                 self._prepare(pending)
             named = self._stored(job, lambda: self._log.name_foreign(job, gone))
             record = self._log.commit(job, pending, after=end, to_replace=to_replace, foreign=named)
-        if not (pending.lists(record) and record.names(job.replaces)):
-            raise _other_files(job)
-        self._publisher.publish(record, pending)
-        self._publisher.replace(record)
-        self._finish(record)
-        return record
+        return record, pending
 
     def abort(self, job: Job, files: Iterable[StagedFile] = ()) -> CommitRecord | None:
         """Exclude `job` permanently and drop its uploads; do nothing if it is committed.
@@ -394,7 +495,7 @@ class Output:
         if record is not None:
             self._publisher.complete(record, Cleanup(strict=False))
             self._publisher.replace(record)
-            self._finish(record)
+            self._finish([record])
         return record
 
     def drop(self, job: Job, files: Iterable[StagedFile], *, others: bool = False) -> None:
@@ -652,15 +753,43 @@ class Output:
             seen.add(path)
         return relative
 
-    def _finish(self, record: CommitRecord) -> None:
-        """Do the work that is left once `record` is visible; its failure is no error of the job."""
+    def _finish(self, records: Sequence[CommitRecord]) -> None:
+        """Do the work that is left once `records` are visible; its failure is no error of a job."""
+        if self._finisher is None:
+            self._finishing.call(records)
+            return
+        with self._lock:
+            first = not self._unfinished
+            self._unfinished += records
+        if first:
+            self._finisher.submit(self._finish_later)
+
+    def _finish_later(self) -> None:
+        with self._lock:
+            records, self._unfinished = self._unfinished, []
+        self._finish_together([records])
+
+    def _finish_together(self, calls: Sequence[Sequence[CommitRecord]]) -> list[Exception | None]:
+        with self._finish_lock:
+            self._tidy([record for records in calls for record in records])
+        return [None] * len(calls)
+
+    def _tidy(self, records: Sequence[CommitRecord]) -> None:
+        attempts = {record.attempt for record in records}
         try:
-            self._publisher.forget(record.attempt)
-            self._publisher.roll_forward(done=record)
-            self._publisher.drop(self._publisher.uploads(record.attempt))
-            self._checkpoint(record.version)
+            for record in records:
+                if record.uploads is None and (record.visibility == "listed" or record.replaces_foreign):
+                    self._publisher.forget(record.attempt)
+            with self._lock:
+                before = min(self._in_flight.values(), default=None)
+            self._publisher.advance(records, before=before)
+            uploads = self._publisher.uploads()
+            self._publisher.drop(each for each in uploads if attempt_of(each.path) in attempts)
+            for version in sorted({record.version for record in records}):
+                self._checkpoint(version)
         except CommitError as error:
-            _log.warning("job %r is committed, but tidying up after it failed: %s", record.job_id, error)
+            names = ", ".join(repr(record.job_id) for record in records)
+            _log.warning("job %s is committed, but tidying up after it failed: %s", names, error)
 
     def _to_remove(self, job: Job, files: Iterable[StagedFile]) -> Iterator[ForeignFile]:
         """Yield the foreign files that the mode of `job` replaces."""
@@ -710,6 +839,12 @@ class Output:
             with contextlib.suppress(NotFound):
                 if PendingJob.read(self._pending, pending.attempt) != pending:
                     raise _other_files(pending) from None
+
+
+def _interrupted() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the thread that wrote the record of several jobs was interrupted: the job may be committed"
+    )
 
 
 def _check_names(files: Iterable[ForeignFile]) -> None:

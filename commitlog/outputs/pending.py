@@ -51,6 +51,11 @@ class PendingJob:
         stored = manifests.write(job.attempt, files)
         return cls(job_id=job.job_id, attempt=job.attempt, manifests=stored)
 
+    @classmethod
+    def within(cls, record: CommitRecord) -> PendingJob:
+        """Return what `record` has in place of an entry."""
+        return cls(job_id=record.job_id, attempt=record.attempt, files=record.staged())
+
     def staged(self, manifests: Manifests) -> Iterator[StagedFile]:
         """Yield all files, those in manifests included."""
         return chain(self.files, *(manifests.read(each) for each in self.manifests))

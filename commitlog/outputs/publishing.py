@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
+from itertools import groupby
 from typing import TypeVar
 
 from commitlog._util.concurrency import Executor
@@ -44,7 +45,7 @@ from commitlog.outputs.foreign import ForeignFile, data_files, parents_of, roots
 from commitlog.outputs.job import HIDDEN, MAGIC, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.records import CommitRecord, DataFile, Success
+from commitlog.outputs.records import CommitRecord, DataFile, Record, Success
 from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, Staged, StagedInfo
 
@@ -89,6 +90,8 @@ class Publisher:
         self._clock = clock
         self._backoff = backoff
         self._executor = executor
+        self._done: dict[str, int] = {}
+        self._last_success: tuple[Success, str] | None = None
         self.success_path = join(root, "_SUCCESS")
 
     def watermark(self) -> int:
@@ -107,7 +110,7 @@ class Publisher:
         if success is None:
             return 0
         try:
-            record = self._log.get(success.version)
+            record = self._log.get(success.version)[-1]
         except NotFound:
             record = None
         if not isinstance(record, CommitRecord) or Success.of(record) != success:
@@ -125,6 +128,8 @@ class Publisher:
         `PublishIncomplete`, and `CorruptRecord` if the pending entry is corrupt and some files are not
         visible: only that entry has the uploads.
         """
+        if record.uploads is not None:
+            return self.publish(record, PendingJob.within(record), look=True)
         pending: PendingJob | None
         try:
             pending = PendingJob.read(self._pending, record.attempt)
@@ -180,18 +185,27 @@ class Publisher:
         """Remove the pending entry of an attempt for which nothing is left to do."""
         self._persist(partial(self._pending.remove, attempt))
 
-    def publish(self, record: CommitRecord, pending: PendingJob) -> None:
-        """Make every file of `record` visible, of which `pending` is the entry.
+    def publish(self, record: CommitRecord, pending: PendingJob, *, look: bool = False) -> bool:
+        """Make every file of `record` visible; return False if all of them were visible already.
+
+        Args:
+            record: the record.
+            pending: its entry.
+            look: whether to look first which of the files are visible. Otherwise every one is published,
+                and the result is True.
 
         Raises `PublishIncomplete`.
         """
         if record.visibility == "logged":
-            return
+            return False
         missing: dict[str, NotFound] = {}
+        published: list[Staged] = []
 
         def publish(staged: Staged) -> None:
             try:
-                self._publish(staged)
+                if not (look and self._is_published(staged)):
+                    self._publish(staged)
+                    published.append(staged)
             except NotFound as error:
                 missing[staged.path.removeprefix(self.place(""))] = error
 
@@ -200,19 +214,20 @@ class Publisher:
         except CommitError as error:  # of the list of files, not of one of them
             errors = [error]
         if not errors and not missing:
-            return
+            return bool(published) or not look
         # A later version may have replaced files of this one. Before it removed any, it saw to it that
         # all of them were published, and that _SUCCESS says so. A file that was lost before that is no
         # part of any version that can still be read: it is not waited for.
         try:
             if self.watermark() >= record.version:
-                return
+                return bool(published)
             current = self._log.state().files if missing else {}
         except CommitError as error:
             errors, current = [error], {}  # so it is unknown whether they are lost
         lost = {path: error for path, error in missing.items() if path in current}
         if errors or lost:
             raise _incomplete(record, errors, lost) from (*lost.values(), *errors)[0]
+        return bool(published)
 
     def replace(self, record: CommitRecord) -> None:
         """Remove what `record` replaced from listings; all of its files were seen published.
@@ -256,9 +271,7 @@ class Publisher:
             self._persist(once)
         return count
 
-    def roll_forward(
-        self, until: int | None = None, *, strict: bool = True, done: CommitRecord | None = None
-    ) -> tuple[int, ...]:
+    def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
 
         Returns the versions that had not been complete. Raises `PublishIncomplete`, `CorruptRecord` or
@@ -268,36 +281,76 @@ class Publisher:
             until: number of a record; None: the last one.
             strict: whether errors of the work after the publishing are raised; otherwise they are
                 logged. Readers do not depend on that work, and may lack the permission for it.
-            done: in place of `until`, a record that the caller has just completed.
         """
-        completed = []
+        seen = self._success()
+        start = 0 if seen[0] is None else seen[0].version
+        completed, end = self._roll(self._log.read(start, until), seen, Cleanup(strict=strict))
+        if end is None:
+            self.checked_watermark()
+        return completed
+
+    def advance(self, done: Iterable[CommitRecord], *, before: int | None = None) -> None:
+        """Move ``_SUCCESS`` to the last of the commits that this process has completed.
+
+        Commits of others up to there are completed, too. Reads neither ``_SUCCESS``, if this process was
+        the last to move it, nor a record that it knows. To be called by one thread at a time. Raises
+        what `roll_forward` does.
+
+        Args:
+            done: commits that are complete; those of earlier calls count, too.
+            before: a version of which another thread publishes files, and which is left to it.
+        """
+        self._done.update((record.attempt, record.version) for record in done)
+        last = max((v for v in self._done.values() if before is None or v < before), default=0)
+        seen = self._last_success or self._success()
+        start = 0 if seen[0] is None else seen[0].version
+        records = list(self._log.read(start, last, cached=True))
+        if any(isinstance(each, CommitRecord) and each.attempt not in self._done for each in records):
+            seen = self._success()  # others have committed, and may have moved it
+            start = 0 if seen[0] is None else seen[0].version
+        if last > start:
+            left = [each for each in records if each.version > start]
+            self._roll(left, seen, Cleanup(strict=True), self._done)
+        self._done = {a: version for a, version in self._done.items() if version > max(start, last)}
+
+    def _roll(
+        self,
+        records: Iterable[Record],
+        seen: tuple[Success | None, str | None],
+        cleanup: Cleanup,
+        done: Collection[str] = (),
+    ) -> tuple[tuple[int, ...], int | None]:
+        """Complete the commits among `records`, and move ``_SUCCESS`` from `seen` to the last of them.
+
+        Args:
+            records: the records after `seen`.
+            seen: the watermark, as `_success` returned it.
+            cleanup: see `complete`.
+            done: attempts that are complete.
+
+        Returns the versions that had not been complete, and the last number, or None without a record.
+        """
+        completed: list[int] = []
+        end: int | None = None
         last: CommitRecord | None = None
         failure: CommitError | None = None
-        seen = self._success()
-        start = end = 0 if seen[0] is None else seen[0].version
-        cleanup = Cleanup(strict=strict)
-        for record in self._log.read(start, until if done is None else done.version - 1):
-            end = record.version
-            if isinstance(record, CommitRecord):
+        for version, of_version in groupby(records, key=lambda record: record.version):
+            end = version
+            commits = [record for record in of_version if isinstance(record, CommitRecord)]
+            for record in commits:
                 try:
-                    if self.complete(record, cleanup):
+                    if record.attempt not in done and self.complete(record, cleanup):
                         completed.append(record.version)
                 except (CorruptRecord, FormatTooNew, PublishIncomplete) as error:
                     failure = failure or error
-                if failure is None and cleanup.done:
-                    last = record
-        if done is not None and end == done.version - 1:
-            end = done.version
-            if failure is None and cleanup.done:
-                last = done
+            if commits and failure is None and cleanup.done:
+                last = commits[-1]
         if last is not None:
             with cleanup:
                 self._advance(last, seen)
         if failure is not None:
             raise failure
-        if end == start:
-            self.checked_watermark()
-        return tuple(completed)
+        return tuple(dict.fromkeys(completed)), end
 
     def uploads(self, attempt: str | None = None) -> Iterator[StagedInfo]:
         """Yield the unpublished uploads below the output, or those of one attempt alone."""
@@ -420,6 +473,10 @@ class Publisher:
         current = self._log.state().files if files else {}
         return [file for file in files if file.path in current]
 
+    def _is_published(self, staged: Staged) -> bool:
+        found = self._store.begin_head(staged.path)().info
+        return found is not None and _is_same(found, staged)
+
     def _publish(self, staged: Staged) -> None:
         def once() -> None:
             try:
@@ -462,16 +519,18 @@ class Publisher:
             return None, found.etag
 
     def _advance(self, record: CommitRecord, seen: tuple[Success | None, str | None]) -> None:
-        data = encode(Success.of(record).to_document())
+        success = Success.of(record)
+        data = encode(success.to_document())
 
         def advance() -> None:
             current, etag = seen
             if current is not None and current.version >= record.version:
                 return
             if etag is None:
-                self._store.put_if_absent(self.success_path, data)
+                result = self._store.put_if_absent(self.success_path, data)
             else:
-                self._store.put_if_match(self.success_path, data, etag=etag)
+                result = self._store.put_if_match(self.success_path, data, etag=etag)
+            self._last_success = success, result.etag
 
         def look_again(_: CommitError) -> None:
             # Another finisher was faster, of a later version or not.

@@ -8,13 +8,13 @@ machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias, get_args
 
 from attrs import asdict, field, frozen
 
-from commitlog.errors import FormatTooNew
+from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.oplog.codec import Document
 from commitlog.oplog.validate import (
     build,
@@ -40,9 +40,11 @@ from commitlog.outputs.job import (
     attempt_of,
 )
 from commitlog.paths import join
+from commitlog.stores.api import Staged
 
 __all__ = [
     "KINDS",
+    "NEWEST",
     "AbortRecord",
     "CommitRecord",
     "DataFile",
@@ -52,10 +54,15 @@ __all__ = [
     "Success",
     "attempt",
     "batch_of",
+    "document_of",
     "one_of",
-    "record_of",
+    "records_of",
     "total_rows",
 ]
+
+#: Format of a record that has the uploads of its jobs, and the newest format that is read. A program
+#: that reads only older ones would take such a job for published, because it has no pending entry.
+NEWEST = 2
 
 
 @frozen(kw_only=True)
@@ -195,6 +202,8 @@ class CommitRecord:
         foreign: replaced files that no job of the output wrote, unless there are lists of them. They are
             removed once the files of the job are visible.
         foreign_manifests: lists of those files, if they are too many.
+        uploads: upload id and parts of each of `files`; then the job has no pending entry, and this
+            record tells how to publish it. Empty if there is nothing to publish. None: it had an entry.
     """
 
     version: int
@@ -211,6 +220,7 @@ class CommitRecord:
     replaced_manifests: tuple[Manifest, ...] = field(default=(), repr=lambda m: f"<{len(m)} manifests>")
     foreign: tuple[ForeignFile, ...] = field(default=(), repr=lambda files: f"<{len(files)} files>")
     foreign_manifests: tuple[Manifest, ...] = field(default=(), repr=lambda m: f"<{len(m)} manifests>")
+    uploads: tuple[tuple[str, tuple[str, ...]], ...] | None = field(default=None, repr=False)
 
     @property
     def file_count(self) -> int:
@@ -233,6 +243,20 @@ class CommitRecord:
         if self.replaced_manifests:
             return sum(manifest.files for manifest in self.replaced_manifests) == len(paths)
         return self.replaced == paths
+
+    def staged(self) -> tuple[StagedFile, ...]:
+        """Return the files as they were staged, from `uploads`, with paths relative to the output."""
+        return tuple(
+            StagedFile(
+                staged=Staged(
+                    path=file.path, upload_id=upload, size=file.size, nonce=file.nonce, parts=parts
+                ),
+                rows=file.rows,
+                partition=file.partition,
+                stats=file.stats,
+            )
+            for file, (upload, parts) in zip(self.files, self.uploads or (), strict=False)
+        )
 
     @property
     def replaces(self) -> bool:
@@ -268,7 +292,10 @@ class CommitRecord:
             **(named if self.mode in NAMING else {}),
             **(foreign if self.replaces_foreign else {}),
         }
-        return Document("commit", body)
+        if self.uploads is None:
+            return Document("commit", body)
+        uploads = [[upload, list(parts)] for upload, parts in self.uploads]
+        return Document("commit", {**body, "uploads": uploads}, format=NEWEST)
 
 
 @frozen(kw_only=True)
@@ -313,7 +340,7 @@ class ExpiryRecord:
 Record: TypeAlias = CommitRecord | AbortRecord | ExpiryRecord
 
 #: The kinds of document that are records of a log.
-KINDS = frozenset({"commit", "abort", "expiry"})
+KINDS = frozenset({"commit", "commits", "abort", "expiry"})
 
 
 def batch_of(value: object) -> Batch | None:
@@ -344,29 +371,50 @@ def attempt(value: object) -> str:
     return text(value)
 
 
-def record_of(version: int, document: Document) -> Record:
-    """Return the log record number `version`.
+def document_of(records: Sequence[CommitRecord]) -> Document:
+    """Return the document of a log record that commits one job or several, each with its uploads."""
+    documents = [record.to_document() for record in records]
+    if len(documents) == 1:
+        return documents[0]
+    return Document("commits", {"jobs": [dict(each.body) for each in documents]}, format=NEWEST)
+
+
+def records_of(version: int, document: Document) -> tuple[Record, ...]:
+    """Return the content of log record number `version`: one record, or a commit for each of its jobs.
 
     Raises `CorruptRecord` if a field is invalid, and `FormatTooNew` for a mode of a later release: the
     files that it replaces are unknown.
     """
     body = document.body
     if document.kind == "abort":
-        return build(
-            document,
-            lambda: AbortRecord(
-                version=version,
-                attempts={attempt(a): maybe_text(j) for a, j in mapping(body["attempts"]).items()},
-                time=moment(body["time"]),
+        return (
+            build(
+                document,
+                lambda: AbortRecord(
+                    version=version,
+                    attempts={attempt(a): maybe_text(j) for a, j in mapping(body["attempts"]).items()},
+                    time=moment(body["time"]),
+                ),
             ),
         )
     if document.kind == "expiry":
-        return build(
-            document,
-            lambda: ExpiryRecord(
-                version=version, before=count(body["before"]), time=moment(body["time"])
+        return (
+            build(
+                document,
+                lambda: ExpiryRecord(
+                    version=version, before=count(body["before"]), time=moment(body["time"])
+                ),
             ),
         )
+    if document.kind == "commits":
+        jobs = build(document, lambda: [mapping(each) for each in items(body["jobs"])])
+        if len(jobs) < 2:
+            raise CorruptRecord(f"{document.path!r} is of {len(jobs)} jobs, and must be of several")
+        return tuple(_commit_of(version, document, each) for each in jobs)
+    return (_commit_of(version, document, body),)
+
+
+def _commit_of(version: int, document: Document, body: Mapping[str, Any]) -> CommitRecord:
     mode = body.get("mode")
     if isinstance(mode, str) and mode not in _texts_of(Mode):
         raise FormatTooNew(
@@ -374,9 +422,15 @@ def record_of(version: int, document: Document) -> Record:
             " upgrade it"
         )
     naming = mode in _texts_of(Mode) and mode in NAMING
-    return build(
-        document,
-        lambda: CommitRecord(
+
+    def make() -> CommitRecord:
+        files = tuple(map(DataFile.from_json, items(body["files"])))
+        uploads = tuple(map(_upload, items(body["uploads"]))) if "uploads" in body else None
+        if document.format < NEWEST:
+            uploads = None
+        elif uploads is None or len(uploads) not in (0, len(files)):
+            raise ValueError("it lacks uploads of its files")
+        return CommitRecord(
             version=version,
             job_id=text(body["job"]),
             attempt=attempt(body["attempt"]),
@@ -385,7 +439,7 @@ def record_of(version: int, document: Document) -> Record:
             schema=maybe_text(body["schema"]),
             visibility=one_of(Visibility, body["visibility"]),
             batch=batch_of(body["batch"]),
-            files=tuple(map(DataFile.from_json, items(body["files"]))),
+            files=files,
             manifests=tuple(map(Manifest.from_json, items(body["manifests"]))),
             replaced=tuple(map(path, items(body["replaced"]))) if naming else (),
             replaced_manifests=tuple(map(Manifest.from_json, items(body["replaced_manifests"])))
@@ -393,8 +447,15 @@ def record_of(version: int, document: Document) -> Record:
             else (),
             foreign=tuple(map(ForeignFile.from_json, items(body.get("foreign", [])))),
             foreign_manifests=tuple(map(Manifest.from_json, items(body.get("foreign_manifests", [])))),
-        ),
-    )
+            uploads=uploads,
+        )
+
+    return build(document, make)
+
+
+def _upload(value: object) -> tuple[str, tuple[str, ...]]:
+    upload, parts = items(value)
+    return text(upload), tuple(map(text, items(parts)))
 
 
 @frozen(kw_only=True)

@@ -136,7 +136,8 @@ def recover(
             spare = [upload for upload in publisher.uploads() if attempt_of(upload.path) in done]
         # All files of these attempts are published. The remaining uploads are of other task attempts.
         dropped += publisher.drop(spare)
-    for attempt in sorted(settled & done & entries.keys()):
+    # A commit that has its uploads in its record leaves an entry of an earlier call as it is.
+    for attempt in sorted(done & entries.keys()):
         publisher.forget(attempt)
     for attempt in sorted((done & alive.keys()) | silent):
         publisher.clear_heartbeat(attempt)
@@ -175,7 +176,7 @@ def collect(
     deadline = pending.now(clock) - older_than
     state = log.state()
     versions = sorted(set(state.replaced.values()), reverse=True)
-    before = next((version for version in versions if log.get(version).time <= deadline), 0)
+    before = next((version for version in versions if log.get(version)[0].time <= deadline), 0)
     removed = 0
     if before:
         log.expire(before, after=state.version)
@@ -254,6 +255,11 @@ class PreviewPublisher(Publisher):
 
     def complete(self, record: CommitRecord, cleanup: Cleanup | None = None) -> bool:
         """Return whether there is something to publish for `record`; errors as of `Publisher`."""
+        if record.uploads is not None:
+            hidden = record.uploads and self._hidden(record.files)
+            if hidden:
+                self._to_publish.add(record.attempt)
+            return bool(hidden)
         try:
             pending = PendingJob.read(self._pending, record.attempt)
         except NotFound:
@@ -262,16 +268,15 @@ class PreviewPublisher(Publisher):
             self._to_publish.add(record.attempt)
         return pending.lists(record)
 
-    def roll_forward(
-        self, until: int | None = None, *, strict: bool = True, done: CommitRecord | None = None
-    ) -> tuple[int, ...]:
+    def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
         """Return the versions that would be completed."""
         records = self._log.read(self.watermark(), until)
-        return tuple(
+        completed = (
             record.version
             for record in records
             if isinstance(record, CommitRecord) and self.complete(record)
         )
+        return tuple(dict.fromkeys(completed))
 
     def verify(self, record: CommitRecord) -> None:
         """Do nothing: `complete` counts the unpublished files."""

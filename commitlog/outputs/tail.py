@@ -345,10 +345,10 @@ class Tail:
         """Return what record `version` adds; None if there is no such record."""
         if version not in self._additions:
             try:
-                record = self._log.get(version)
+                records = self._log.get(version)
             except NotFound:
                 return None
-            self._additions[version] = _addition_of(record)
+            self._additions[version] = _addition_of(records)
         return self._additions[version]
 
     def _kept(self, addition: _Addition, on_rewrite: OnRewrite) -> _Addition:
@@ -437,7 +437,7 @@ class Tail:
         """Raise `StateMismatch` unless the log has the last record that was taken."""
         if position.record:
             try:
-                there = _record_id(self._log.get(position.record))
+                there = _record_id(self._log.get(position.record)[0])
             except NotFound:
                 there = None
             if there != position.record_id:
@@ -472,16 +472,24 @@ def _record_id(record: Record) -> str:
     return f"{record.before} {record.time}"
 
 
-def _addition_of(record: Record) -> _Addition:
-    """Return the files that `record` adds: none if it only rewrites the same rows."""
-    if not isinstance(record, CommitRecord) or record.mode == "rewrite":
-        return _Addition(version=record.version, record_id=_record_id(record))
+def _addition_of(records: tuple[Record, ...]) -> _Addition:
+    """Return the files that a record adds: none if it only rewrites the same rows.
+
+    Jobs that share a record append files, and have the same schema.
+    """
+    commits = [each for each in records if isinstance(each, CommitRecord) and each.mode != "rewrite"]
+    first = records[0]
+    if not commits:
+        return _Addition(version=first.version, record_id=_record_id(first))
+    parts: list[_Part] = []
+    for commit in commits:
+        parts += _Part.of(commit.files), *map(_Part.of, commit.manifests)
     return _Addition(
-        version=record.version,
-        record_id=record.attempt,
-        commit=record,
-        schema=record.schema,
-        parts=(_Part.of(record.files), *(_Part.of(each) for each in record.manifests)),
+        version=first.version,
+        record_id=_record_id(first),
+        commit=commits[0],
+        schema=commits[0].schema,
+        parts=tuple(parts),
     )
 
 

@@ -29,7 +29,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         rule="the pending entry is removed after all files are visible",
         edit=Edit(
             (
-                "Output.commit",
+                "Output._complete",
                 "self._publisher.publish(record, pending)",
                 "self._publisher.forget(record.attempt)\nself._publisher.publish(record, pending)",
             )
@@ -65,7 +65,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         rule="the new files are published before the old ones are removed",
         edit=Edit(
             (
-                "Output.commit",
+                "Output._complete",
                 "self._publisher.publish(record, pending)\nself._publisher.replace(record)",
                 "self._publisher.replace(record)\nself._publisher.publish(record, pending)",
             )
@@ -80,7 +80,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         rule="foreign files are removed after the commit point, once the new files are visible",
         edit=Edit(
             (
-                "Output.commit",
+                "Output._commit_alone",
                 "named = self._stored(job, lambda: self._log.name_foreign(job, gone))",
                 (
                     "self._publisher.remove(self._publisher.place(file.path) for file in gone)\n"
@@ -97,7 +97,11 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         where="outputs.md#foreign-files",
         rule="a job that names foreign files writes a pending entry, also in a logged output",
         edit=Edit(
-            ("Output.commit", 'if job.visibility == "listed" or gone:', 'if job.visibility == "listed":')
+            (
+                "Output._commit_alone",
+                'if job.visibility == "listed" or gone:',
+                'if job.visibility == "listed":',
+            )
         ),
         setting=writing(
             {"A": drive("j", mode="overwrite")}, Fault.CRASHED, foreign=("old",), logged=True
@@ -184,10 +188,10 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             (
                 "Output.begin",
                 (
-                    "self._publisher.roll_forward(until=state.version, strict=False)\n"
-                    "raise already_committed(job_id, before)"
+                    "self._publisher.roll_forward(until=head.version, strict=False)\n"
+                    "raise already_committed(job_id, head.committed)"
                 ),
-                "raise already_committed(job_id, before)",
+                "raise already_committed(job_id, head.committed)",
             )
         ),
         setting=writing({"A": drive("j"), "B": drive("j")}, Fault.CRASHED, after={"B": 5}),

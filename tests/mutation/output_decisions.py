@@ -7,7 +7,8 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import writing
-from sim.outputs.actions import abort_one, compact, drive, recover
+from sim.nodes import in_sequence
+from sim.outputs.actions import abort_one, compact, drive, drive_many, read, recover
 
 __all__ = ["OUTPUT_DECISIONS"]
 
@@ -20,7 +21,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="the record is written before files become visible",
         edit=Edit(
             (
-                "Output.commit",
+                "Output._commit_alone",
                 "record = self._log.commit(",
                 (
                     "record = CommitRecord(version=0, job_id='', attempt='', mode='append', time=0)\n"
@@ -40,7 +41,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         name="commit without a pending entry",
         where="outputs.md#a-job-step-by-step",
         rule="the pending entry is written before the record",
-        edit=Edit(("Output.commit", "self._prepare(pending)", "pass")),
+        edit=Edit(("Output._commit_alone", "self._prepare(pending)", "pass")),
         setting=writing({"A": drive("j")}),
         caught="is committed without a pending entry",
         story="The job is committed. If its driver dies now, no other client knows its uploads.",
@@ -52,7 +53,11 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "CommitLog.commit",
-                "mine, after = self._look(job, after, state)\nif mine is not None:\n    return mine",
+                (
+                    "mine, after = self.look_on(job, after, state, until=until)\n"
+                    "if mine is not None:\n"
+                    "    return mine"
+                ),
                 "after += 1",
             )
         ),
@@ -73,7 +78,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="the record that took the number is checked for the job's id",
         edit=Edit(
             (
-                "CommitLog._look",
+                "CommitLog.look_on",
                 "elif record.job_id == job.job_id or _is_batch_of(job, record):",
                 "elif _is_batch_of(job, record):",
             )
@@ -95,7 +100,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="if the number is taken, the record is read: it may be another driver's",
         edit=Edit(
             (
-                "CommitLog._claim",
+                "CommitLog.claim",
                 "except AlreadyExists:\n    return False",
                 "except AlreadyExists:\n    return True",
             )
@@ -112,7 +117,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         name="data in an output that must be empty",
         where="outputs.md#a-job-step-by-step",
         rule="the record that took the number is checked for data, if the job requires an empty output",
-        edit=Edit(("CommitLog._look", 'elif job.mode == "error":', "elif False:")),
+        edit=Edit(("CommitLog.look_on", 'elif job.mode == "error":', "elif False:")),
         setting=writing(
             {"A": drive("a", mode="error"), "B": drive("b")},
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
@@ -151,11 +156,11 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Output.begin",
-                "before = state.jobs.get(job_id)",
+                "head = self._log.cache.head(job_id, batch)",
                 (
-                    "before = state.jobs.get(job_id)\n"
-                    "if before is not None and before <= self._publisher.watermark():\n"
-                    "    before = None"
+                    "head = self._log.cache.head(job_id, batch)\n"
+                    "if head.committed is not None and head.committed <= self._publisher.watermark():\n"
+                    "    head = evolve(head, committed=None)"
                 ),
             )
         ),
@@ -172,7 +177,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="if a record may have been written, the call raises `OutcomeUnknown`",
         edit=Edit(
             (
-                "CommitLog._claim",
+                "CommitLog.claim",
                 "raise unknown from None",
                 (
                     "from commitlog.errors import Unavailable\n"
@@ -307,7 +312,13 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         name="a job begun with the id of a committed batch",
         where="outputs.md#job-ids-and-batches",
         rule="a job with the id of a batch is that batch",
-        edit=Edit(("Output.begin", "(of := batch or Batch.named(job_id))", "(of := batch)")),
+        edit=Edit(
+            (
+                "outputs.log_cache:_head",
+                "of = question.batch or Batch.named(question.job_id)",
+                "of = question.batch",
+            )
+        ),
         setting=writing({"A": drive("s/1", batch=Batch("s", 1)), "B": drive("s/1")}, after={"B": 1}),
         caught="a job began although it was committed before",
         story="The rows of the batch exist twice: from the stream, and from B's job.",
@@ -327,7 +338,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a job is refused at the commit point if the output's columns have changed since its begin",
         edit=Edit(
             (
-                "CommitLog._look",
+                "CommitLog.look_on",
                 'elif job.mode != "overwrite" and _columns_differ(job, record):',
                 'elif job.mode == "append" and _columns_differ(job, record):',
             )
@@ -367,6 +378,121 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         story=(
             "A is paused before it commits. R's listing takes so long that A's upload seems older "
             "than it was when R began, and R aborts A."
+        ),
+    ),
+    Mutant(
+        name="jobs of a shared record not checked against the record that took its number",
+        where="outputs.md#shared-records",
+        rule="each job of a group is checked against the records before the claim, as a job alone is",
+        edit=Edit(
+            (
+                "commit_together",
+                "outcomes[number] = _decided(log, each.job, seen[number], after)",
+                "pass",
+            )
+        ),
+        setting=writing(
+            {"A": drive_many("j", "k"), "B": drive("k")},
+            forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
+            after={"B": 0.5},
+            shared=True,
+        ),
+        caught="job k is committed twice",
+        story=(
+            "A's claim of record 1 is late, and record 1 commits B's job k. A does not check its two "
+            "jobs against it, and commits both in record 2."
+        ),
+    ),
+    Mutant(
+        name="one job twice in a shared record",
+        where="outputs.md#shared-records",
+        rule="a record has at most one attempt at a job",
+        edit=Edit(("_chosen", "taken.isdisjoint(names)", "True")),
+        setting=writing({"A": drive_many("j", "j")}, shared=True),
+        caught="job j is committed twice",
+        story="Two threads of a process end attempts at the same job. Both are in the record.",
+    ),
+    Mutant(
+        name="jobs of an unknown record committed again",
+        where="outputs.md#shared-records",
+        rule="if a shared record may have been written, each of its jobs has an unknown outcome",
+        edit=Edit(
+            (
+                "commit_together",
+                "outcomes[number] = _copy(error)",
+                (
+                    "from commitlog.errors import Unavailable\n"
+                    'outcomes[number] = Unavailable("the record was not written")'
+                ),
+            )
+        ),
+        setting=writing(
+            {"A": drive_many("j", "k", abort=False)},
+            forced=(
+                Forced(f"A {RECORD}", Fault.DELAYED, 1, 30),
+                *(Forced(f"A {RECORD}", Fault.LOST_REQUEST, nth) for nth in (2, 3, 4)),
+            ),
+            shared=True,
+        ),
+        caught="is committed, but its driver got",
+        story=(
+            "The claim of the record is late, and its repetitions are lost. Both callers get an error "
+            "that nothing was written. Then the claim arrives."
+        ),
+    ),
+    Mutant(
+        name="a shared record that counts as published without a look",
+        where="outputs.md#shared-records",
+        rule="a process that reads a record with uploads publishes the files that are not visible",
+        edit=Edit(
+            ("Publisher.complete", "if record.uploads is not None:\n    return", "if False:\n    return")
+        ),
+        setting=writing(
+            {"A": drive_many("j", "k"), "R": read()}, Fault.CRASHED, shared=True, after={"R": 5}
+        ),
+        caught="_SUCCESS names 1, but commit 1 is not completely visible",
+        story=(
+            "A dies after the commit point of both jobs. There is no pending entry, and the reader "
+            "considers the files published."
+        ),
+    ),
+    Mutant(
+        name="`_SUCCESS` moved to a record of which one job is not published",
+        where="outputs.md#shared-records",
+        rule="`_SUCCESS` names a shared record only once the files of all of its jobs are visible",
+        edit=Edit(
+            (
+                "Publisher._roll",
+                "if record.attempt not in done and self.complete(record, cleanup):",
+                "if record is commits[0] and self.complete(record, cleanup):",
+            )
+        ),
+        setting=writing(
+            {"A": drive_many("j", "k"), "R": recover()}, Fault.CRASHED, shared=True, after={"R": 5}
+        ),
+        caught="_SUCCESS names 1, but .* is not completely visible",
+        story="A dies after the commit point of both jobs. The recovery publishes the first one only.",
+    ),
+    Mutant(
+        name="the end of the log taken from memory when a job begins",
+        where="outputs.md#a-job-step-by-step",
+        rule="the beginning of a job asks for the record after the last known one",
+        edit=Edit(
+            (
+                "LogCache._advanced",
+                "begun = state.version",
+                "begun = state.version\nif not loaded:\n    return state",
+            )
+        ),
+        setting=writing(
+            {"A": in_sequence(drive("i"), drive("j")), "B": drive("j")},
+            forced=(Forced("A put out/_SUCCESS", Fault.DELAYED, 1, 3),),
+            after={"B": 1},
+        ),
+        caught="a job began although it was committed before",
+        story=(
+            "A has committed a job, and remembers the log. B commits job j. A does not ask for new "
+            "records, and begins job j again."
         ),
     ),
 )

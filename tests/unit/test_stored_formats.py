@@ -608,7 +608,7 @@ def later_output(path: str, change: Callable[[bytes], bytes]) -> Callable[[], ob
 def raised(data: bytes) -> bytes:
     """Return a record with the format after the present one."""
     assert b'"format":1' in data
-    return data.replace(b'"format":1', b'"format":2')
+    return data.replace(b'"format":1', b'"format":3')
 
 
 def other_mode(data: bytes) -> bytes:

@@ -22,7 +22,7 @@ from commitlog.errors import (
     OutcomeUnknown,
     PublishIncomplete,
 )
-from commitlog.outputs import Batch, Job, Mode, Output, StagedFile
+from commitlog.outputs import Batch, CommitRecord, Job, Mode, Output, StagedFile
 from commitlog.outputs.compaction import plan
 from commitlog.outputs.state import State
 from commitlog.testing.sim import (
@@ -108,36 +108,10 @@ def drive(
         abort: whether to abort after an error.
     """
 
-    def fit(state: State) -> str:
-        if mode != "overwrite" and state.schema not in (None, schema):
-            raise Conflict("the output has other columns")
-        return schema or ""
-
     def program(client: Client) -> None:
-        truth, output = client.truth, client.output
-        committed = truth.commit_of(job_id) is not None
-        client.note_state(committed)
-        job: Job | None = None
-        with client.tolerate("begin"):
-            try:
-                job = output.begin(
-                    job_id,
-                    mode=mode,
-                    schema=fit if schema else None,
-                    visibility=client.world.visibility,
-                    batch=batch,
-                )
-            except JobAlreadyCommitted as error:
-                commit = truth.check_superseded(error, job_id, batch)
-                assert truth.is_whole(commit), "begin reports a job whose files are not all visible"
-                client.report("begin", error)
-            except AlreadyExists as error:
-                assert mode == "error" and (truth.commits or truth.foreign_paths)
-                client.report("begin", error)
+        job = _begin(client, job_id, mode=mode, batch=batch, schema=schema)
         if job is None:
             return
-        assert not committed, "a job began although it was committed before"
-        client.world.known_jobs[job.attempt] = job, None
         if heartbeats:
             _send_heartbeat(client, job)
         staged = _stage(client, job, files, partition, lost=lost, slow=slow)
@@ -153,6 +127,81 @@ def drive(
             _abort(client, job, staged or ())
 
     return program
+
+
+def drive_many(*job_ids: str, mode: Mode = "append", abort: bool = True) -> Program:
+    """Begin jobs, stage a file for each, and commit them in one call; abort those that fail.
+
+    Args:
+        job_ids: the jobs. The last of them has `mode`.
+        mode: see `Output.begin`.
+        abort: whether to abort after an error.
+    """
+
+    def program(client: Client) -> None:
+        ready: list[tuple[Job, tuple[StagedFile, ...]]] = []
+        for job_id in job_ids:
+            job = _begin(client, job_id, mode=mode if job_id == job_ids[-1] else "append")
+            if job is not None:
+                staged = _stage(client, job, 1)
+                if staged is None:
+                    _abort(client, job, ())
+                else:
+                    client.world.known_jobs[job.attempt] = job, staged
+                    ready.append((job, staged))
+        outcomes = client.output.commit_many(ready)
+        for (job, staged), outcome in zip(ready, outcomes, strict=True):
+            if _check_commit(client, job, lambda outcome=outcome: _returned(outcome)) and abort:  # type: ignore[misc]
+                _abort(client, job, staged)
+
+    return program
+
+
+def _returned(outcome: CommitRecord | CommitError) -> CommitRecord:
+    if isinstance(outcome, CommitError):
+        raise outcome
+    return outcome
+
+
+def _begin(
+    client: Client,
+    job_id: str,
+    *,
+    mode: Mode,
+    batch: Batch | None = None,
+    schema: str | None = None,
+) -> Job | None:
+    """Begin a job; return None after an error."""
+    truth, output = client.truth, client.output
+
+    def fit(state: State) -> str:
+        if mode != "overwrite" and state.schema not in (None, schema):
+            raise Conflict("the output has other columns")
+        return schema or ""
+
+    committed = truth.commit_of(job_id) is not None
+    client.note_state(committed)
+    job: Job | None = None
+    with client.tolerate("begin"):
+        try:
+            job = output.begin(
+                job_id,
+                mode=mode,
+                schema=fit if schema else None,
+                visibility=client.world.visibility,
+                batch=batch,
+            )
+        except JobAlreadyCommitted as error:
+            commit = truth.check_superseded(error, job_id, batch)
+            assert truth.is_whole(commit), "begin reports a job whose files are not all visible"
+            client.report("begin", error)
+        except AlreadyExists as error:
+            assert mode == "error" and (truth.commits or truth.foreign_paths)
+            client.report("begin", error)
+    if job is not None:
+        assert not committed, "a job began although it was committed before"
+        client.world.known_jobs[job.attempt] = job, None
+    return job
 
 
 def _wait(client: Client, seconds: float) -> None:
@@ -241,9 +290,14 @@ def _clean(client: Client, job: Job) -> None:
 
 def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> CommitError | None:
     """Commit; return the error, or None."""
+    return _check_commit(client, job, lambda: client.output.commit(job, files))
+
+
+def _check_commit(client: Client, job: Job, commit: Callable[[], CommitRecord]) -> CommitError | None:
+    """Check the outcome of a commit; return the error, or None."""
     truth = client.truth
     try:
-        record = client.output.commit(job, files)
+        record = commit()
     except PublishIncomplete as error:
         client.report("commit", error)
         truth.check_committed(error, job.attempt)
@@ -268,8 +322,8 @@ def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> CommitEr
             assert job.mode == "error" and (truth.commits or truth.foreign_paths)
         return error
     client.report("commit")
-    commit = truth.commits[job.attempt]
-    assert commit.version == record.version and truth.is_whole(commit)
+    committed = truth.commits[job.attempt]
+    assert committed.version == record.version and truth.is_whole(committed)
     return None
 
 

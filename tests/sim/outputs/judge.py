@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -438,7 +438,9 @@ class Truth:
         elif document["kind"] == "expiry":
             self.expired = max(self.expired, document["before"])
         else:
-            self._committed(number, document)
+            jobs = document.get("jobs", [document])
+            for job in jobs:
+                self._committed(number, job, alone=len(jobs) == 1)
 
     def _aborted(self, attempt: str, request: str) -> None:
         then = "committed" if attempt in self.commits else "aborted"
@@ -451,7 +453,7 @@ class Truth:
             self.aborted.add(attempt)
             self.aborts[attempt] = request
 
-    def _committed(self, number: int, document: Mapping[str, Any]) -> None:
+    def _committed(self, number: int, document: Mapping[str, Any], *, alone: bool) -> None:
         job_id, attempt = document["job"], document["attempt"]
         assert attempt not in self.commits, f"{attempt} is committed twice"
         assert attempt not in self.aborted, f"{attempt} is aborted and then committed"
@@ -460,6 +462,9 @@ class Truth:
         assert message is None, f"{attempt} is committed, but its driver got {message}"
         assert document["mode"] != "error" or not (self.commits or self.foreign), (
             "the output has data, but the job requires an empty one"
+        )
+        assert alone or (document["mode"], "uploads" in document) == ("append", True), (
+            f"{attempt} shares a record that does not say how to publish it"
         )
         logged = document["visibility"] == "logged"
         assert all(commit.logged == logged for commit in self.commits.values()), (
@@ -476,7 +481,7 @@ class Truth:
             nonces={file["path"]: file["nonce"] for file in files},
             partitions=partitions,
             rows=self._rows_of(document, partitions, named),
-            uploads={} if logged else self._uploads(attempt, files),
+            uploads={} if logged else self._uploads(document, files),
             replaced=self._replaced_by(document["mode"], set(partitions.values()), named),
             foreign=self._foreign(document),
             batch=document["batch"] and tuple(document["batch"]),
@@ -530,16 +535,28 @@ class Truth:
             data = self.server.get(f"{TOP}{_LISTS}{each['name']}").data
             yield from map(json.loads, gzip.decompress(data).splitlines()[1:])
 
-    def _uploads(self, attempt: str, files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-        """Return the uploads of a pending entry, which must exist and be those of `files`."""
+    def _uploads(
+        self, document: Mapping[str, Any], files: Sequence[Mapping[str, Any]]
+    ) -> dict[str, str]:
+        """Return the uploads in a record, or of the pending entry, which must exist and have `files`."""
+        attempt = document["attempt"]
+        if "uploads" in document:
+            uploads = {
+                f["path"]: upload for f, (upload, _) in zip(files, document["uploads"], strict=True)
+            }
+            self._check_there(attempt, uploads)
+            return uploads
         entry = f"{TOP}_commitlog/pending/{attempt}.json"
         assert self.server.begin_head(entry)().info, f"{attempt} is committed without a pending entry"
         pending = self._listed(json.loads(self.server.get(entry).data))
         assert [(f["path"], f["nonce"]) for f in pending] == [(f["path"], f["nonce"]) for f in files]
         uploads = {file["path"]: file["upload"] for file in pending}
+        self._check_there(attempt, uploads)
+        return uploads
+
+    def _check_there(self, attempt: str, uploads: Mapping[str, str]) -> None:
         there = {upload.upload_id for upload in self.server.list_staged(TOP)}
         assert there >= set(uploads.values()), f"uploads that {attempt} commits are gone"
-        return uploads
 
     def _replaced_by(self, mode: str, partitions: set[object], named: list[str]) -> frozenset[str]:
         current = self.files(self.last)

@@ -55,6 +55,7 @@ class OutputWorld:
         s3a: whether S3A writes the files of drivers: the uploads have no nonce, each has a name of its
             own, and S3A leaves a record of it.
         staged: whether records are large, and therefore staged first. A recovery may drop the upload.
+        shared: whether jobs may share a record, which has their uploads.
         before: jobs that were committed before the beginning, each with one file.
         remembered: number of decided attempts that a state remembers, if the library has another one.
         denied: for each node, by its name, the mutations that it has no permission for; see
@@ -81,6 +82,7 @@ class OutputWorld:
         logged: bool = False,
         s3a: bool = False,
         staged: bool = False,
+        shared: bool = False,
         before: tuple[str, ...] = (),
         remembered: int = 1_000,
         denied: Mapping[str, tuple[str, ...]] | None = None,
@@ -96,6 +98,7 @@ class OutputWorld:
         self.visibility: Visibility = "logged" if logged else "listed"
         self.s3a = s3a
         self.staged = staged
+        self._shared = shared
         self._denied = denied or {}
         self._trusts_any_404 = trusts_any_404
         #: Errors that any call may raise. They prove that nothing happened.
@@ -184,7 +187,12 @@ class OutputWorld:
             new_id=node.new_id,
         )
         output = self._connect(
-            store, "out", clock=node.clock, backoff=self._backoff(name), new_id=_hexadecimal(node.new_id)
+            store,
+            "out",
+            clock=node.clock,
+            backoff=self._backoff(name),
+            new_id=_hexadecimal(node.new_id),
+            share_records=self._shared,
         )
         return Client(world=self, node=node, output=output)
 

@@ -30,7 +30,7 @@ from commitlog.outputs import (
 )
 from commitlog.outputs.job import NAMING, attempt_of
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.records import KINDS, Manifest, Success, record_of
+from commitlog.outputs.records import KINDS, Manifest, Success, records_of
 from commitlog.stores import Staged
 from commitlog.stores.memory import MemoryStore
 
@@ -114,7 +114,7 @@ def stored(document: Document) -> Document:
 @given(commits | named_commits | aborts | expiries)
 def test_a_log_record_survives_storage(record: Record) -> None:
     """A record read under a number equals the record written under it."""
-    assert record_of(record.version, stored(record.to_document())) == record
+    assert records_of(record.version, stored(record.to_document())) == (record,)
 
 
 @given(pendings)
@@ -145,7 +145,7 @@ def test_a_record_without_a_field_is_corrupt(record: Record | PendingJob, data: 
         body[name] = [[]]
     damaged = Document(document.kind, body)
     with pytest.raises(CorruptRecord):
-        PendingJob.from_document(damaged) if damaged.kind == "pending" else record_of(1, damaged)
+        PendingJob.from_document(damaged) if damaged.kind == "pending" else records_of(1, damaged)
 
 
 def test_records_are_relative_to_the_output() -> None:
@@ -161,7 +161,7 @@ def test_partition_columns_keep_their_order() -> None:
     """Columns are read in the order of the directories, not in alphabetical order."""
     file = DataFile(path="p", size=1, nonce="n", partition={"year": "2013", "month": None})
     record = CommitRecord(version=1, job_id="j", attempt=ATTEMPT, mode="append", time=0, files=(file,))
-    read = record_of(1, stored(record.to_document()))
+    [read] = records_of(1, stored(record.to_document()))
     assert isinstance(read, CommitRecord)
     assert list(read.files[0].partition.items()) == [("year", "2013"), ("month", None)]
 
