@@ -44,6 +44,11 @@ AIMS = {
     "partitioned_over_builtin": ">= 1.5",
     "configured_over_builtin": ">= 1.0",
     "tiny_over_builtin": "<= 1.0",
+    "commits_per_second_1": ">= 8",
+    "commits_per_second_16": ">= 25",
+    "requests_per_commit_1": "<= 10",
+    "requests_per_commit_16_over_1": "<= 1.2",
+    "grouped_commits_over_single": ">= 5",
     **s3a_commits.AIMS,
 }
 
@@ -101,6 +106,7 @@ FULL = Scale(
         threads=(1, 4, PUBLISHERS, 64),
         rounds=3,
         drivers=(1, 4, 16),
+        groups=(16, 32),
         commits=160,
     ),
     scale=scale.Sizes(logs=(100, 1_000, 10_000), jobs=(1_000, 10_000, 100_000)),
@@ -118,8 +124,9 @@ QUICK = Scale(
         files=(10, 100),
         threads=(1, PUBLISHERS),
         rounds=1,
-        drivers=(1, 4),
-        commits=8,
+        drivers=(1, 16),
+        groups=(16, 32),
+        commits=64,
     ),
     scale=scale.Sizes(logs=(10, 100), jobs=(1_000,)),
     s3a=S3aSizes(rounds={Shape(10): 1, Shape(100): 1}, v1_rounds={Shape(10): 1}, warm_up=(2,)),
@@ -247,11 +254,23 @@ def _spark_ratios(costs: dict[str, dict[str, list[Cost]]]) -> dict[str, float]:
 
 
 def _store_ratios(figures: dict[str, Any]) -> dict[str, float]:
-    return {
+    ratios = {
         f"commit_seconds_per_file_{row['files']}": row["seconds_per_file"]
         for row in figures["commits"]
         if row["visibility"] == "listed" and row["threads"] == PUBLISHERS
     }
+    rows = {row["name"]: row for row in figures["concurrency"]}
+    ratios |= {
+        f"commits_per_second_{name}": row["per_second"] for name, row in rows.items() if name.isdigit()
+    }
+    requests = {name: sum(row["requests_per_commit"].values()) for name, row in rows.items()}
+    ratios["requests_per_commit_1"] = round(requests["1"], 2)
+    if "16" in rows:
+        ratios["requests_per_commit_16_over_1"] = round(requests["16"] / requests["1"], 3)
+    grouped = max(row["per_second"] for row in figures["concurrency"] if row["threads"] > 1)
+    ratios["grouped_commits_per_second"] = grouped
+    ratios["grouped_commits_over_single"] = round(grouped / rows["1"]["per_second"], 3)
+    return ratios
 
 
 def main() -> None:
@@ -323,9 +342,11 @@ def _show_store(figures: dict[str, Any]) -> None:
         head = f"{row['files']:7} {row['visibility']:12}{row['threads']:8}{row['seconds']:9.2f}"
         print(f"{head}{row['seconds_per_file'] * 1000:10.2f}  {_requests(row['requests'])}")
     print("\njobs of one file on one output, begin to committed")
-    print(f"{'at once':>8}{'commits/s':>11}  requests per commit")
+    print(f"{'drivers':>8}{'threads':>8}{'commits/s':>11}  requests per commit")
     for row in figures["concurrency"]:
-        print(f"{row['drivers']:8}{row['per_second']:11.1f}  {_requests(row['requests_per_commit'])}")
+        requests = row["requests_per_commit"]
+        head = f"{row['drivers']:8}{row['threads']:8}{row['per_second']:11.1f}"
+        print(f"{head}{sum(requests.values()):7.1f}: {_requests(requests)}")
 
 
 def _show_scale(figures: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ that is not measured bypasses the proxy.
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -45,7 +46,8 @@ class Sizes:
         threads: numbers of publishing threads of a driver.
         rounds: how often each number of files up to a thousand is measured. Larger ones are measured
             once, and not with the fewest threads.
-        drivers: numbers of concurrent jobs.
+        drivers: numbers of concurrent drivers, each with one thread.
+        groups: numbers of threads of one driver.
         commits: total number of commits of all drivers.
     """
 
@@ -53,6 +55,7 @@ class Sizes:
     threads: Sequence[int]
     rounds: int
     drivers: Sequence[int]
+    groups: Sequence[int]
     commits: int
 
 
@@ -75,7 +78,14 @@ class _Site:
         """Go on in a new bucket, because this server lists a bucket with more objects more slowly."""
         self._bucket = self._server.new_bucket()
 
-    def output(self, *, slow: bool = True, executor: ThreadPoolExecutor | None = None) -> Output:
+    def output(
+        self,
+        *,
+        slow: bool = True,
+        executor: ThreadPoolExecutor | None = None,
+        finisher: ThreadPoolExecutor | None = None,
+        share_records: bool = False,
+    ) -> Output:
         """Open the output, as a separate driver would."""
         options: dict[str, Any] = self._server.options
         if slow:
@@ -84,7 +94,7 @@ class _Site:
         # All buckets of a server honour the same conditions, and the proxy does not change them.
         probe_report = evolve(self._probe_report, url=url)
         store = commitlog.connect(f"s3://{self._bucket}", probe_report=probe_report, **options)
-        return Output(store, "out", executor=executor)
+        return Output(store, "out", executor=executor, finisher=finisher, share_records=share_records)
 
     def watch(self, work: Callable[[], object]) -> tuple[float, Counter[str]]:
         """Run `work`; return its duration in seconds, and its requests by kind."""
@@ -149,35 +159,79 @@ def _check_files(site: _Site, files: int, *, listed: bool) -> None:
         assert len(shown) == (files if listed else 0)
 
 
+@frozen(kw_only=True)
+class _Shape:
+    """How jobs of one file are committed at once.
+
+    Attributes:
+        outputs: number of `Output` objects, each as a separate driver has it.
+        threads: number of threads of each, which commit one job after the other.
+    """
+
+    outputs: int
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of its ratios."""
+        return f"grouped_{self.threads}" if self.threads > 1 else str(self.outputs)
+
+
 def _by_drivers(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure committed jobs of one file per second, by number of concurrent drivers."""
-    figures = []
-    for drivers in sizes.drivers:
-        say(f"commits by {drivers} drivers at once")
-        site.clear()
-        commits = max(1, sizes.commits // drivers) * drivers
-        seconds, requests = site.watch(partial(_drive_all, site, drivers, commits // drivers))
-        _check_files(site, commits, listed=True)
-        figures.append(
-            {
-                "drivers": drivers,
-                "commits": commits,
-                "per_second": round(commits / seconds, 2),
-                "requests_per_commit": {k: round(n / commits, 2) for k, n in sorted(requests.items())},
-            }
-        )
-    return figures
+    """Measure committed jobs of one file per second, by number of concurrent drivers and threads.
+
+    The shapes take turns, in an order that is shuffled in each round.
+    """
+    shapes = [_Shape(outputs=n) for n in sizes.drivers] + [
+        _Shape(outputs=1, threads=n) for n in sizes.groups
+    ]
+    order, shuffle = list(shapes), random.Random(1)
+    found: dict[_Shape, list[tuple[float, Counter[str]]]] = {shape: [] for shape in shapes}
+    commits = {
+        s: max(1, sizes.commits // (s.outputs * s.threads)) * s.outputs * s.threads for s in shapes
+    }
+    for turn in range(sizes.rounds):
+        shuffle.shuffle(order)
+        for shape in order:
+            say(f"commits by {shape}, round {turn + 1} of {sizes.rounds}")
+            site.clear()
+            found[shape].append(site.watch(partial(_drive_all, site, shape, commits[shape])))
+            _check_files(site, commits[shape], listed=True)
+    return [
+        {
+            "name": shape.name,
+            "drivers": shape.outputs,
+            "threads": shape.threads,
+            "commits": commits[shape],
+            "per_second": round(statistics.median(commits[shape] / each[0] for each in found[shape]), 2),
+            "requests_per_commit": _mean([each[1] for each in found[shape]], commits[shape]),
+        }
+        for shape in shapes
+    ]
 
 
-def _drive_all(site: _Site, drivers: int, commits: int) -> None:
+def _mean(counts: Sequence[Counter[str]], commits: int) -> dict[str, float]:
+    total: Counter[str] = sum(counts, Counter())
+    return {kind: round(n / commits / len(counts), 2) for kind, n in sorted(total.items())}
+
+
+def _drive_all(site: _Site, shape: _Shape, commits: int) -> None:
+    """Commit jobs; at the end, all work is done, and `_SUCCESS` names the last version."""
+    each = commits // (shape.outputs * shape.threads)
+
+    def work(output: Output, driver: int, thread: int) -> None:
+        for number in range(each):
+            _commit_one(output, f"{driver}-{thread}-{number}")
+
     def drive(driver: int) -> None:
-        output = site.output()
-        with output.store:
-            for number in range(commits):
-                _commit_one(output, f"{driver}-{number}")
+        with ThreadPoolExecutor(1) as finisher, ThreadPoolExecutor(shape.threads) as threads:
+            output = site.output(finisher=finisher, share_records=True)
+            list(threads.map(partial(work, output, driver), range(shape.threads)))
+            finisher.shutdown()
+            output.store.close()
 
-    with ThreadPoolExecutor(drivers) as pool:
-        list(pool.map(drive, range(drivers)))
+    with ThreadPoolExecutor(shape.outputs) as pool:
+        list(pool.map(drive, range(shape.outputs)))
 
 
 def _commit_one(output: Output, job_id: str) -> None:

@@ -151,9 +151,9 @@ def _total(state: State) -> _Total:
 
 def _replay(log: CommitLog, state: State, records: Iterable[Record], totals: dict[int, _Total]) -> bool:
     """Take `state` to the last record, and add its totals; return whether every record was read."""
-    size = _total(state).bytes
+    size, begun = _total(state).bytes, state.version
     for record in records:
-        if record.version <= state.version:
+        if record.version <= begun:
             continue
         try:
             gone = log.apply(record, state)

@@ -175,14 +175,15 @@ class CommitLog:
         """Take `state` to `record`, the next one; see `State.apply`."""
         return state.apply(record, self.files(record), self.replaced(record))
 
-    def state(self, until: int | None = None) -> State:
+    def state(self, until: int | None = None, *, cached: bool = False) -> State:
         """Return what the records up to `until`, or all, add up to.
 
-        That takes as many requests as there are records since the last checkpoint, and a few more.
+        That takes as many requests as there are records since the last checkpoint, and a few more;
+        `cached` as for `read`.
         """
         state = self.checkpoints.load(until)
         begun = state.version
-        for record in self.read(begun, until):
+        for record in self.read(begun, until, cached=cached):
             self.apply(record, state)
         if begun and state.version == begun:
             # A commit after a gap in the numbers is never read.

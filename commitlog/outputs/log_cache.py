@@ -103,9 +103,10 @@ class LogCache:
     def keep(self, version: int, records: tuple[Record, ...]) -> None:
         """Remember a record that was read, or that this process has written."""
         commits = [each for each in records if isinstance(each, CommitRecord)]
-        if sum(len(each.files) for each in commits) > REMEMBERED_FILES:
+        if sum(len(each.files) + len(each.replaced) for each in commits) > REMEMBERED_FILES:
             return
         with self._lock:
+            self._confirmed = self._clock.monotonic()
             self._records[version] = records
             while len(self._records) > REMEMBERED_RECORDS:
                 del self._records[next(iter(self._records))]
@@ -139,18 +140,20 @@ class LogCache:
         while True:
             loaded = self._state is None
             state = self._load() if self._state is None else self._state
-            begun = state.version
+            fetched = False
             while True:
+                known = self.get(state.version + 1)
                 try:
-                    records = self.read(state.version + 1)
+                    records = known or self.read(state.version + 1)
                 except NotFound:
                     break
+                fetched = fetched or known is None
                 for record in records:
                     state.apply(record, ())
             self._state = state
             with self._lock:
                 self._known = max(self._known, state.version)
-            if state.version > begun or not begun or self._is_there(begun, loaded=loaded):
+            if fetched or not state.version or self._is_there(state.version, loaded=loaded):
                 return state
             self._forget()
 

@@ -813,7 +813,7 @@ class Output:
 
     def _checkpoint(self, version: int) -> None:
         if version % INTERVAL == 0:
-            state = self._log.state(until=version)
+            state = self._log.state(until=version, cached=True)
             if self._log.checkpoints.due(state):
                 self._log.checkpoints.save(state)
 

@@ -1,0 +1,70 @@
+"""Calls of several threads that are made as one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from commitlog._util.batching import Batcher
+
+
+class Work:
+    """Work that waits in its first batch until three more items wait, and then ends it."""
+
+    def __init__(self, end: BaseException | None = None, first: int = 1) -> None:
+        self.batches: list[list[int]] = []
+        self.end = end
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.batcher: Batcher[int, int] = Batcher(self, interrupted=lambda: TimeoutError("unknown"))
+        self.wait_in = first
+
+    def __call__(self, items: Sequence[int]) -> list[int | Exception]:
+        self.batches.append(list(items))
+        if len(self.batches) == self.wait_in:
+            self.begun.set()
+            assert self.go_on.wait(30)
+        if self.end is not None and len(items) > 1:
+            raise self.end
+        return [ZeroDivisionError(str(item)) if item < 0 else item * 10 for item in items]
+
+    def run(self, first: int, *later: int) -> list[Future[int]]:
+        """Pass `first`, and the others while it is worked on."""
+        with ThreadPoolExecutor(len(later) + 1) as pool:
+            calls = [pool.submit(self.batcher.call, first)]
+            assert self.begun.wait(30)
+            for item in later:
+                calls.append(pool.submit(self.batcher.call, item))
+            while len(self.batcher._waiting) < len(later):
+                threading.Event().wait(0.001)
+            self.go_on.set()
+        return calls
+
+
+def test_calls_that_come_meanwhile_are_the_next_batch() -> None:
+    """Each caller gets the result or the exception of its own item."""
+    work = Work()
+    first, *later = work.run(1, 2, -3, 4)
+    assert first.result() == 10
+    assert sorted(each.result() for each in later if each.exception() is None) == [20, 40]
+    assert sorted(map(len, work.batches)) == [1, 3]
+    assert [str(each.exception()) for each in later if each.exception()] == ["-3"]
+    assert work.batcher.call(5) == 50
+
+
+@pytest.mark.parametrize(
+    ("end", "others"), [(ValueError("broken"), ValueError), (KeyboardInterrupt(), TimeoutError)]
+)
+def test_no_caller_waits_for_ever_after_an_exception(
+    end: BaseException, others: type[Exception]
+) -> None:
+    """An exception is everyone's; an interrupt is its own thread's, and the others learn of it."""
+    work = Work(end)
+    first, *later = work.run(1, 2, 3, 4)
+    assert first.result() == 10
+    errors = [each.exception() for each in later]
+    assert sum(isinstance(error, others) for error in errors) >= 2
+    assert all(isinstance(error, (others, type(end))) for error in errors)
+    assert work.batcher.call(5) == 50

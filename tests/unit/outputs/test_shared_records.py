@@ -1,0 +1,276 @@
+"""Jobs that share a record: outcomes of their own, and the number of requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from commitlog._util.request_stats import RequestRecorder
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    Conflict,
+    JobAborted,
+    JobAlreadyCommitted,
+    OutcomeUnknown,
+)
+from commitlog.namespace import RequestStats
+from commitlog.oplog.codec import Document
+from commitlog.outputs import Batch, CommitRecord, Job, Output, StagedFile
+from commitlog.outputs.log_cache import CONFIRMED_FOR
+from commitlog.outputs.pending import PendingJob
+from commitlog.stores import ObjectStore
+from commitlog.stores.counting_store import CountingStore
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+from support.outputs import HookedStore, open_output, perform, stage_some, visible
+
+RECORDS = "out/_commitlog/" + 19 * "0"
+
+
+def shared(store: ObjectStore, **options: Any) -> Output:
+    """Open an output whose jobs share records."""
+    plain = open_output(store)
+    return Output(plain.store, "out", share_records=True, **options)
+
+
+def ready(output: Output, *job_ids: str, **options: Any) -> list[tuple[Job, list[StagedFile]]]:
+    """Begin jobs with a file each."""
+    jobs = [output.begin(job_id, **options) for job_id in job_ids]
+    return [(job, stage_some(output, job, count=1)) for job in jobs]
+
+
+def versions(outcomes: list[CommitRecord | CommitError]) -> list[object]:
+    """Return the version of each committed job, and the type of each error."""
+    return [each.version if isinstance(each, CommitRecord) else type(each) for each in outcomes]
+
+
+# -- outcomes ----------------------------------------------------------------------------------------
+
+
+def test_every_reader_sees_each_job_of_a_record() -> None:
+    """Snapshot, log, state, history and tail have all jobs; nothing is left to recover."""
+    store = MemoryStore()
+    output = shared(store)
+    records = output.commit_many(ready(output, "a", "b", "c"))
+    assert versions(records) == [1, 1, 1]
+    assert list(output.log()) == records
+    snapshot = open_output(store).snapshot(roll_forward=False)
+    assert (snapshot.version, snapshot.jobs, snapshot.rows) == (1, ("a", "b", "c"), 3)
+    assert visible(store).keys() == {file.path for file in snapshot.files}
+    history = output.history()
+    assert [each.files for each in history.commits] == [3, 3, 3]
+    assert [each.job_id for each in history.commits] == ["a", "b", "c"]
+    tail = open_output(store).tail()
+    start = tail.start(0)
+    half = tail.advance(start, max_files=2)
+    end = tail.advance(half)
+    files = [
+        file for at in ((start, half), (half, end)) for new in tail.added(*at) for file in new.files
+    ]
+    assert files == list(snapshot.files)
+    assert tail.advance(end) == end
+    assert not open_output(store).inspect(expire_after=0).unpublished
+    assert open_output(store).recover(older_than=0).completed == ()
+
+
+def test_a_job_that_may_not_be_committed_fails_alone() -> None:
+    """An aborted job, another driver's, and one that needs an empty output get their own errors."""
+    store = MemoryStore()
+    output, other = shared(store), open_output(store)
+    jobs = ready(output, "kept", "aborted", "taken") + ready(output, "needs-empty", mode="error")
+    assert other.abort(jobs[1][0]) is None
+    other.commit(*ready(other, "taken")[0])
+    assert versions(output.commit_many(jobs)) == [3, JobAborted, JobAlreadyCommitted, AlreadyExists]
+    assert other.snapshot().jobs == ("taken", "kept")
+
+
+def test_two_attempts_at_a_job_do_not_share_a_record() -> None:
+    """The first one wins, also for a batch of a stream and a job of its id."""
+    output = shared(MemoryStore())
+    twice = ready(output, "a") + ready(output, "a")
+    assert versions(output.commit_many(twice)) == [1, JobAlreadyCommitted]
+    batches = [output.begin(batch=Batch("s", number)) for number in (1, 0)] + [output.begin("s/1")]
+    outcomes = output.commit_many([(job, ()) for job in batches])
+    assert versions(outcomes) == [2, JobAlreadyCommitted, JobAlreadyCommitted]
+
+
+def test_jobs_of_other_columns_do_not_share_a_record() -> None:
+    """The second one is checked against the first, as if it came later."""
+    output = shared(MemoryStore())
+    jobs = (
+        ready(output, "a", schema="x") + ready(output, "b", schema="y") + ready(output, "c", schema="x")
+    )
+    assert versions(output.commit_many(jobs)) == [1, Conflict, 1]
+
+
+def test_large_jobs_and_those_that_replace_are_committed_alone() -> None:
+    """They have a pending entry, and records of the first format."""
+    output = shared(MemoryStore())
+    large = output.begin("large")
+    jobs = [(large, stage_some(output, large, count=17)), *ready(output, "over", mode="overwrite")]
+    records = output.commit_many(jobs)
+    assert versions(records) == [1, 2]
+    assert [output._log.document(version).format for version in (1, 2)] == [1, 1]
+    assert output.snapshot().jobs == ("large", "over")
+
+
+def test_an_attempt_may_be_committed_again_by_any_client() -> None:
+    """With the same files it gets the record; an entry of an earlier call is removed by a recovery."""
+    store = MemoryStore()
+    output = shared(store)
+    [(job, files)] = ready(output, "a")
+    plain = open_output(store)
+    plain._prepare(_pending(plain, job, files))
+    record = output.commit(job, files)
+    assert output.commit(job, files) == record == plain.commit(job, files)
+    assert plain.recover(older_than=0).completed == ()
+    assert not list(store.list("out/_commitlog/pending/"))
+
+
+def _pending(output: Output, job: Job, files: list[StagedFile]) -> PendingJob:
+    return PendingJob.of(job, output._checked(job, files), output._log.manifests)
+
+
+def test_an_unknown_record_is_an_unknown_outcome_of_each_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`resolve` then finds out for each of them, and publishes it."""
+    store = MemoryStore()
+    output = shared(store)
+    jobs = ready(output, "a", "b")
+    add = output._log._entries.add
+
+    def lose(name: str, document: Document) -> None:
+        add(name, document)
+        raise OutcomeUnknown("the answer was lost")
+
+    def fail(_: str) -> Document:
+        raise OutcomeUnknown("the store cannot be reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(output._log._entries, "add", lose)
+        patch.setattr(output._log._entries, "get", fail)
+        outcomes = output.commit_many(jobs)
+    assert versions(outcomes) == [OutcomeUnknown, OutcomeUnknown]
+    assert outcomes[0] is not outcomes[1]
+    assert visible(store) == {}
+    assert [output.resolve(job).version for job, _ in jobs] == [1, 1]  # type: ignore[union-attr]
+    assert len(visible(store)) == 2
+
+
+# -- threads -----------------------------------------------------------------------------------------
+
+
+def test_jobs_that_end_while_a_record_is_written_share_the_next_one() -> None:
+    """One record is under way; the jobs of seven other threads are in the next one."""
+    writing, go_on = threading.Event(), threading.Event()
+
+    def wait(name: str, path: str, mutation: Callable[[], Any]) -> Any:
+        if name == "put" and path == f"{RECORDS}1.json":
+            writing.set()
+            assert go_on.wait(30)
+        return mutation()
+
+    store = HookedStore(MemoryStore(), wait)
+    output = shared(store)
+    first, *others = ready(output, *map(str, range(8)))
+    with ThreadPoolExecutor(8) as pool:
+        begun = pool.submit(output.commit, *first)
+        assert writing.wait(30)
+        later = [pool.submit(output.commit, *each) for each in others]
+        while len(output._commits._waiting) < len(others):
+            threading.Event().wait(0.001)
+        go_on.set()
+        assert begun.result().version == 1
+        assert {each.result().version for each in later} == {2}
+    assert len(open_output(store).snapshot(roll_forward=False).files) == 8
+
+
+def test_an_interrupt_of_one_thread_does_not_stop_the_others() -> None:
+    """The next commit works: the interrupted thread has handed its turn on."""
+
+    def interrupt(name: str, path: str, mutation: Callable[[], Any]) -> Any:
+        if name == "put" and path == f"{RECORDS}1.json":
+            raise KeyboardInterrupt
+        return mutation()
+
+    store = HookedStore(MemoryStore(), interrupt)
+    output = shared(store)
+    first, second = ready(output, "a", "b")
+    with pytest.raises(KeyboardInterrupt):
+        output.commit(*first)
+    store.hook = perform
+    assert output.commit(*second).version == 1
+
+
+# -- requests ----------------------------------------------------------------------------------------
+
+
+class _Later:
+    """An executor that keeps calls for later."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], Any]] = []
+
+    def map(self, *_: Any) -> Any:
+        raise AssertionError("nothing is mapped")
+
+    def submit(self, call: Callable[..., Any], *_: Any, **__: Any) -> Future[Any]:
+        self.calls.append(call)
+        return Future()
+
+
+def _requests(recorder: RequestRecorder) -> dict[str, int]:
+    total = RequestStats.of("", recorder.counts()).total
+    return {name: getattr(total, name) for name in total.__slots__ if name.startswith("store_")}
+
+
+@pytest.mark.parametrize(("share_records", "visible_after", "total"), [(True, 4, 6), (False, 5, 8)])
+def test_a_job_in_an_open_output_takes_few_requests(
+    share_records: bool, visible_after: int, total: int
+) -> None:
+    """A job of one file: its requests until it is visible are sent one after the other.
+
+    On S3, a staged file is one more: its upload is begun, and then sent.
+    """
+    recorder, later = RequestRecorder(), _Later()
+    plain = open_output(CountingStore(MemoryStore(), recorder))
+    output = Output(plain.store, "out", share_records=share_records, finisher=later)
+    for job_id in ("first", "second"):
+        before = sum(_requests(recorder).values())
+        output.commit(*ready(output, job_id)[0])
+        until_visible = sum(_requests(recorder).values()) - before
+        later.calls.pop()()
+        assert not later.calls
+        cost = sum(_requests(recorder).values()) - before
+    assert (until_visible, cost) == (visible_after, total)
+
+
+def test_a_group_of_jobs_shares_all_but_the_files() -> None:
+    """One record, one move of `_SUCCESS` and one listing, for any number of jobs."""
+    recorder = RequestRecorder()
+    output = shared(CountingStore(MemoryStore(), recorder))
+    output.commit_many(ready(output, "before"))
+    jobs = ready(output, *map(str, range(20)))
+    before = _requests(recorder)
+    output.commit_many(jobs)
+    cost = {name: count - before[name] for name, count in _requests(recorder).items()}
+    assert cost["store_publishes"] == 20
+    assert sum(cost.values()) == 20 + 3
+    assert cost["store_puts"] == 2
+
+
+def test_an_output_that_was_made_again_is_noticed() -> None:
+    """Ten seconds later at most, the remembered log is looked at again, and forgotten."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    output = Output(open_output(store, clock).store, "out", clock=clock)
+    for job_id in ("a", "b"):
+        output.commit(*ready(output, job_id)[0])
+    for info in list(store.list("out/")):
+        store.delete(info.path)
+    clock.advance(CONFIRMED_FOR)
+    assert output.begin("a").base == 0
