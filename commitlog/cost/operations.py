@@ -79,11 +79,11 @@ _LOG_ENTRY = Usage(put_requests=2, get_requests=1, free_requests=1)
 
 #: GETs of a job on average: each job reads the records since the last checkpoint, and one in ten writes
 #: a checkpoint.
-_JOB_GETS = 9.7
+_JOB_GETS = 7.7
 
-#: GETs of each manifest on average: its own job reads it again to publish its files, and the jobs until
-#: the next checkpoint read it.
-_MANIFEST_GETS: Mapping[Visibility, float] = MappingProxyType({"listed": 6.5, "logged": 5.5})
+#: GETs of each manifest on average: its own job reads it again to publish its files, and so does the
+#: next checkpoint.
+_MANIFEST_GETS: Mapping[Visibility, float] = MappingProxyType({"listed": 2.0, "logged": 1.0})
 
 _NATIVE: Mapping[ConditionalWrite, Usage] = MappingProxyType(
     {
@@ -146,7 +146,7 @@ def output_job(files: int, *, visibility: Visibility = "listed", leases: bool = 
     commit = Usage(
         put_requests=3 * files + manifests + 2 + records,
         get_requests=_JOB_GETS + manifests * _MANIFEST_GETS[visibility],
-        free_requests=1,
+        free_requests=1 if visibility == "listed" else 0,
     )
     checkpoint = Usage(put_requests=3, free_requests=1)
     if leases:

@@ -114,7 +114,7 @@ class CommitLog:
         self._entries = RecordDirectory(store, directory, KINDS, newest=NEWEST)
         self.manifests = Manifests(store, join(directory, "manifests"))
         self.checkpoints = Checkpoints(store, join(directory, "checkpoints"))
-        self.cache = LogCache(self.get, self._load_head, self._missing, clock)
+        self.cache = LogCache(self.get, self.checkpoints.load_head, self._missing, clock)
         self._clock = clock
         self._backoff = backoff
 
@@ -191,11 +191,6 @@ class CommitLog:
                 self.get(begun)
             except NotFound:
                 raise self._missing(begun) from None
-        return state
-
-    def _load_head(self) -> State:
-        state = self.checkpoints.load()
-        state.files.clear()
         return state
 
     def _missing(self, version: int) -> CorruptRecord:
