@@ -63,8 +63,8 @@ class StoreFileSystem(BaseFileSystem):
 
     Non-guarantees: the names of a store are not a tree. Nothing but one object is atomic: not `mv` (a
     copy and a removal for each object), not ``rm(recursive=True)``, and not a transaction of several
-    files without `output`, see `publish_in_order`. `mkdir` does nothing, so it excludes nobody. Writes
-    without a condition (mode ``w``) replace what is there, and are not held up by a lease.
+    files without `output`, see `publish_in_order`. `mkdir` does nothing, and does not exclude others.
+    Writes without a condition (mode ``w``) replace any object, and take no lease.
 
     See docs/filesystem.md. Instances can be pickled, and used after a fork; the pickle contains the
     options. Several threads can share an instance, except in a transaction.

@@ -98,7 +98,7 @@ def publish_in_order(files: Sequence[WriteFile]) -> None:
     """Make the written files of a plain store one after the other, in the order of their opening.
 
     All content is stored before the first file is made, and all files that have to be new are looked up.
-    So what is left is one small request for each file. The files are not made at once: readers may see
+    After that, each file takes one small request. The files are not made at once: readers may see
     the first ones only, and if this process dies, the others never appear. So open the file that tells
     readers about the others, such as a manifest, last.
 

@@ -267,3 +267,23 @@ def test_polars_does_not_open_urls_of_namespaces(local: dict[str, str]) -> None:
         with pytest.raises(FileNotFoundError):
             read(url, storage_options=local)
     assert polars.read_parquet(url, use_pyarrow=True, storage_options=local).height == len(FRAME)
+
+
+def test_clients_read_and_write_plain_stores() -> None:
+    """They accept the protocols with a plus sign."""
+    url, name = "commitlog+memory://of-clients", "of-clients"
+    fs = fsspec.filesystem("commitlog+memory")
+    FRAME.to_parquet(f"{url}/pandas.parquet", partition_cols=["day"])
+    assert len(pandas.read_parquet(f"{url}/pandas.parquet")) == len(FRAME)
+    table = pyarrow.Table.from_pandas(FRAME)
+    pyarrow.dataset.write_dataset(table, f"{name}/arrow", filesystem=fs, format="parquet")
+    assert pyarrow.dataset.dataset(f"{name}/arrow", filesystem=fs).to_table().num_rows == len(FRAME)
+    frame: Any = dask.dataframe.from_pandas(FRAME, npartitions=2)
+    with _pool(ThreadPoolExecutor) as pool, dask.config.set(scheduler="threads", pool=pool):
+        frame.to_parquet(f"{url}/dask")
+        assert len(dask.dataframe.read_parquet(f"{url}/dask").compute()) == len(FRAME)
+    with duckdb.connect() as session:
+        session.register_filesystem(fs)
+        found = session.execute(f"SELECT count(*) FROM read_parquet('{url}/dask/*.parquet')").fetchone()
+    assert found == (len(FRAME),)
+    type(fs).clear_instance_cache()

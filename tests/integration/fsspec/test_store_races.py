@@ -80,7 +80,7 @@ def run(races: list[Race], proxy: Proxy, killed: int = 0) -> dict[str, dict[str,
     """Run the processes; return the outcome of each, by the name of the object.
 
     Args:
-        races: what they create.
+        races: their objects.
         proxy: it has faults from the beginning of the race.
         killed: the number of processes that are killed after their second object.
     """
@@ -168,7 +168,7 @@ def races(options: dict[str, Any], directory: str, names: list[str], ways: list[
     ids=str,
 )
 def test_one_creator_wins_each_object(server: str, killed: int, request: pytest.FixtureRequest) -> None:
-    """By `open`, `pipe` and staged uploads. No object is replaced; no winner is told that it lost."""
+    """By `open`, `pipe` and staged uploads. No object is replaced, and no winner seems to have lost."""
     with world(server, request) as (options, store, bucket, proxy):
         names = [f"object-{number}" for number in range(6)]
         made = races(options, f"{bucket}/race", names, WAYS[server])
@@ -183,7 +183,7 @@ def test_one_creator_wins_each_object(server: str, killed: int, request: pytest.
 
 @pytest.mark.parametrize("server", ["juicefs", pytest.param("seaweedfs", marks=pytest.mark.all)])
 def test_one_creator_wins_each_zarr_array(server: str, request: pytest.FixtureRequest) -> None:
-    """The attributes of an array are those of the process that was told that it created the array."""
+    """The attributes of an array are those of the process that created it, and no other succeeded."""
     pytest.importorskip("zarr")
     with world(server, request) as (options, store, bucket, proxy):
         names = [f"group/array-{number}" for number in range(3)]
