@@ -291,7 +291,7 @@ class Catalog(MetastoreCatalog):
     def remove_leftovers(self) -> int:
         """Remove the pointers of dropped tables that a drop could not remove; return their number.
 
-        It may run at any time, beside any other call. Metadata and data files are not touched.
+        It may run at any time, together with any other call. Metadata and data files are not touched.
         """
         leftovers = self._records.leftovers()
         for table in leftovers:

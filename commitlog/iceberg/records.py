@@ -106,7 +106,7 @@ class CatalogRecords:
         )
 
     def drop(self, table: Levels) -> TableEntry:
-        """Remove the name of a table; return what it stood for.
+        """Remove the name of a table; return its entry.
 
         Raises `TableMissing`, and what `change` raises.
         """
@@ -139,7 +139,7 @@ class CatalogRecords:
         return _first(entry)
 
     def move(self, pointer: Pointer, metadata_location: str) -> None:
-        """Point to another metadata file, if nobody has moved the pointer since it was read.
+        """Point to another metadata file, unless another client has moved it since it was read.
 
         Args:
             pointer: the pointer as it was read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,8 +15,9 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.tables.open import open_table
+from commitlog.urls import parse_store_url
 
-__all__ = ["ROWS", "SCHEMA", "lease_table", "s3_properties", "threads_end"]
+__all__ = ["ROWS", "SCHEMA", "lease_table", "records_url", "s3_properties", "threads_end"]
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -51,6 +52,13 @@ def s3_properties(server: Any, bucket: str, *, endpoint_url: str | None = None) 
         "uri": f"s3://{bucket}/catalog",
         "warehouse": f"s3://{bucket}/warehouse",
     }
+
+
+def records_url(properties: Mapping[str, str]) -> str:
+    """Return the URL of the store of the records, as a probe report names it."""
+    place = parse_store_url(properties["uri"])
+    options = {"endpoint_url": properties["s3.endpoint"], "region": properties["s3.region"]}
+    return str(place.with_options(options))
 
 
 def lease_table(server: Any, **options: str) -> str:

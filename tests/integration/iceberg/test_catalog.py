@@ -29,7 +29,7 @@ from commitlog.commit.probe_report import Kind
 from commitlog.connect import connect
 from commitlog.iceberg import Catalog
 from support.commit import proven
-from support.iceberg import ROWS, SCHEMA, lease_table, s3_properties, threads_end  # noqa: F401
+from support.iceberg import ROWS, SCHEMA, lease_table, records_url, s3_properties, threads_end  # noqa: F401
 from support.selection import with_all
 
 _numbers = itertools.count()
@@ -73,7 +73,9 @@ def catalog(
     elif kind == "native":
         # A probe would take seconds.
         options = request.getfixturevalue("seaweedfs").options
-        store = connect(properties["uri"], probe_report=proven(*Kind, url=properties["uri"]), **options)
+        store = connect(
+            properties["uri"], probe_report=proven(*Kind, url=records_url(properties)), **options
+        )
     elif kind == "leased":
         # The gateway refuses Arrow's uploads with checksums in chunks.
         monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")

@@ -15,7 +15,7 @@ from commitlog.commit.probe_report import Kind
 from commitlog.iceberg import Catalog
 from commitlog.testing.proxy import Hazard, Proxy
 from support.commit import proven
-from support.iceberg import lease_table, s3_properties, threads_end  # noqa: F401
+from support.iceberg import lease_table, records_url, s3_properties, threads_end  # noqa: F401
 from support.iceberg_writer import STEPS, Writer
 
 pytestmark = pytest.mark.servers
@@ -29,7 +29,7 @@ HAZARDS = (
 )
 
 #: Appends of the writer that is not killed.
-APPENDS = 6
+APPENDS = 4
 
 
 @pytest.mark.parametrize("kind", ["native", "leased"])
@@ -44,11 +44,6 @@ def test_no_append_is_lost_or_doubled(
     if dynamo is not None:
         table = lease_table(dynamo).removeprefix("dynamodb://").partition("?")[0]
         properties["commitlog.commit"] = f"dynamo:{table}:4000"
-    else:
-        # Each process would probe for seconds.
-        report = tmp_path / "probe.json"
-        report.write_text(proven(*Kind, url=properties["uri"]).to_json())
-        properties["commitlog.probe-report"] = str(report)
     with ExitStack() as stack:
         endpoint = None if dynamo is None else dynamo.endpoint_url
         proxy = stack.enter_context(Proxy(server.endpoint_url, dynamodb=endpoint))
@@ -57,6 +52,11 @@ def test_no_append_is_lost_or_doubled(
             return stack.enter_context(Writer(properties, **options))
 
         properties["s3.endpoint"] = proxy.endpoint_url
+        if kind == "native":
+            # Each process would probe for seconds.
+            report = tmp_path / "probe.json"
+            report.write_text(proven(*Kind, url=records_url(properties)).to_json())
+            properties["commitlog.probe-report"] = str(report)
         with Catalog("race", **properties) as catalog:
             catalog.create_namespace("race")
             table_schema = pyarrow.schema([pyarrow.field("id", pyarrow.int64(), nullable=False)])
