@@ -87,19 +87,4 @@ LANCE: tuple[Mutant, ...] = (
         caught=UNEXPLAINED,
         story="B is refused because A was first, finds A's manifest, and takes it for its own.",
     ),
-    Mutant(
-        name="staged manifest of a Lance table removed after an unknown outcome",
-        where="lance.md#how-it-works",
-        rule="the staged manifest is removed only after a success",
-        edit=Edit(
-            (
-                "TableVersions._read_back",
-                "    raise failure from error",
-                "    self._discard(source)\n    raise failure from error",
-            )
-        ),
-        setting=_committing("A", Fault.LOST_RESPONSE, Fault.LOST_REQUEST),
-        caught="but was removed",
-        story="A cannot find out what became of its copy, and removes what it would be made from.",
-    ),
 )

@@ -87,7 +87,9 @@ def append(job: Job) -> Outcomes:
         while True:
             try:
                 lance.write_dataset(rows, mode="append", **where)
-            except OSError as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # a panic of Lance is no `Exception`
                 text = str(error)
                 if "is unknown" not in text and _GAVE_UP.search(text):
                     continue
