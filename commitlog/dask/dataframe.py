@@ -139,12 +139,12 @@ def _batches(rows: pd.DataFrame, begun: TabularJob) -> Iterator[pa.RecordBatch]:
     yield from table.combine_chunks().to_batches()
 
 
-def _schema_of(meta: pd.DataFrame, given: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Return the columns of a frame by its dtypes, and those `given`."""
+def _schema_of(meta: pd.DataFrame, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the columns of a frame by its dtypes, or by `types`, which go before them."""
     for name in meta.columns:
         if not isinstance(name, str):
             raise ConfigurationError(f"column {name!r} has no text as its name: rename it")
-    if unknown := given.keys() - set(meta.columns):
+    if unknown := types.keys() - set(meta.columns):
         raise ConfigurationError(f"schema names {min(unknown)!r}, and the rows have no such column")
     found = pa.Schema.from_pandas(meta, preserve_index=False)
-    return pa.schema([(each.name, given.get(each.name, each.type)) for each in found])
+    return pa.schema([(each.name, types.get(each.name, each.type)) for each in found])

@@ -10,10 +10,10 @@ The modules: `lock`, `election` and `semaphore` (what callers use), `fencing` (w
 rules of the record itself are those of leases: `commitlog.commit.lease`.
 """
 
-from commitlog.commit.record import LEASE_SCHEMA as LOCK_SCHEMA
 from commitlog.locks.election import Election, Term
 from commitlog.locks.fencing import FencedObject, FencedStore
 from commitlog.locks.lock import Lock
+from commitlog.locks.records import LOCK_SCHEMA
 from commitlog.locks.semaphore import Semaphore
 from commitlog.locks.settings import LockSettings
 from commitlog.locks.tenure import Holder

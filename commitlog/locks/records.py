@@ -15,7 +15,7 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit import ConditionalStore
 from commitlog.commit.lease import RecordTable
-from commitlog.commit.record import LOCK, LOCKS
+from commitlog.commit.record import LEASE_SCHEMA, LOCK, LOCKS
 from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
@@ -34,7 +34,11 @@ from commitlog.tables.api import (
     TableCondition,
 )
 
-__all__ = ["Place", "key_of", "open_records", "read_whole"]
+__all__ = ["LOCK_SCHEMA", "Place", "key_of", "open_records", "read_whole"]
+
+#: The schema of a table of locks, for `commitlog.tables.open_table`: that of leases, so that one table can
+#: have both.
+LOCK_SCHEMA = LEASE_SCHEMA
 
 #: Where locks are kept.
 Place: TypeAlias = ConditionalStore | Table
