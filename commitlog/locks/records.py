@@ -36,8 +36,8 @@ from commitlog.tables.api import (
 
 __all__ = ["LOCK_SCHEMA", "Place", "key_of", "open_records", "read_whole"]
 
-#: The schema of a table of locks, for `commitlog.tables.open_table`: that of leases, so that one table can
-#: have both.
+#: The schema of a table of locks, for `commitlog.tables.open_table`. It is that of leases, so one table
+#: can have both.
 LOCK_SCHEMA = LEASE_SCHEMA
 
 #: Where locks are kept.
