@@ -12,17 +12,17 @@ import argparse
 import datetime
 import importlib.util
 import json
-import multiprocessing
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
 from measure import print_ratios, versions
+from namespace_juicefs import JuicefsVolume, juicefs_program
 from namespace_looks import LATENCY, LookSizes, measure_looks
 from namespace_publish import PublishSizes, measure_publishing
 from namespace_rates import RateSizes, measure_rates
@@ -38,6 +38,19 @@ AIMS = {
     "rename_over_s3fs": "< 1",
     "publish_namespace_over_outputs": "< 1",
     "stat_depth10_over_depth1": "<= 1.3",
+    "write_with_log_over_without_sqlite": ">= 0.7",
+    "link_with_log_over_without_sqlite": ">= 0.7",
+    "write_with_log_over_without_dynamodb": ">= 0.7",
+    "link_with_log_over_without_dynamodb": ">= 0.7",
+    "write_with_log_over_juicefs_sqlite": ">= 1",
+    "write_rate_8_clients_over_1_sqlite": ">= 1",
+    "link_rate_8_clients_over_1_sqlite": ">= 1",
+    "stat_rate_8_clients_over_1_sqlite": ">= 1",
+    "list_rate_8_clients_over_1_sqlite": ">= 1",
+    "write_rate_8_threads_over_1_sqlite": ">= 1",
+    "link_rate_8_threads_over_1_sqlite": ">= 1",
+    "stat_rate_8_threads_over_1_sqlite": ">= 1",
+    "list_rate_8_threads_over_1_sqlite": ">= 1",
 }
 
 _PARTS = ("rename", "rates", "looks", "requests", "publish")
@@ -63,7 +76,7 @@ FULL = Scale(
         s3fs_files=(1, _COMPARED_SIZE, 10_000),
         s3fs_rounds=3,
     ),
-    rates=RateSizes(clients=(1, 8), shards=(1, 8), seconds=0.5, rounds=3),
+    rates=RateSizes(clients=8, shards=(1, 8), seconds=0.5, rounds=5),
     looks=LookSizes(depths=(1, 3, 10), rounds=30),
     publish=PublishSizes(files=10_000, rounds=1),
 )
@@ -71,7 +84,7 @@ QUICK = Scale(
     renames=RenameSizes(
         files=(1, _COMPARED_SIZE, 5_000), rounds=30, s3fs_files=(1, _COMPARED_SIZE), s3fs_rounds=1
     ),
-    rates=RateSizes(clients=(1, 8), shards=(1,), seconds=0.2, rounds=1),
+    rates=RateSizes(clients=8, shards=(1,), seconds=0.15, rounds=3),
     looks=LookSizes(depths=(1, 10), rounds=3),
     publish=PublishSizes(files=200, rounds=1),
 )
@@ -118,27 +131,17 @@ def _median(rows: Sequence[Mapping[str, Any]], site: str, files: int) -> float:
 
 
 def _measure_rates(scale: Scale, scratch: Path) -> dict[str, Any]:
-    """Measure rates without a log, and with a log for the fewest shards."""
-    rows = []
-    spawn = multiprocessing.get_context("spawn")  # Clients share no state.
-    with Ministack() as server, ProcessPoolExecutor(max(scale.rates.clients), spawn) as pool:
+    """Measure rates without a log and with one, and those of JuiceFS if it is installed."""
+    program = juicefs_program()
+    if program is None:
+        _say("rates, JuiceFS: left out, since it is not installed")
+    juicefs = None if program is None else JuicefsVolume(program, scratch / "juicefs")
+    with Ministack() as server, ExitStack() as stack:
+        sites = {}
         for log in (False, True):
-            sizes = scale.rates.fewest_shards() if log else scale.rates
             for site in (sqlite_site(scratch / f"rates-{log}"), dynamodb_site(server)):
-                with created(site, log=log) as lake:
-                    found = measure_rates(site, lake, pool, sizes, _say)
-                rows += [{"log": log, **row} for row in found]
-    ratios = {}
-    rates = {
-        (row["site"], row["operation"], row["clients"], row["shards"]): row["per_second"]
-        for row in rows
-        if not row["log"]
-    }
-    least, most = scale.rates.clients[0], scale.rates.clients[-1]
-    for (site, operation, clients, shards), rate in rates.items():
-        if (clients, shards) == (most, scale.rates.shards[0]):
-            before = rates[site, operation, least, shards]
-            ratios[f"{operation}_rate_{most}_clients_over_{least}_{site}"] = round(rate / before, 3)
+                sites[site.kind, log] = site, stack.enter_context(created(site, log=log))
+        rows, ratios = measure_rates(sites, scale.rates, _say, juicefs=juicefs)
     return {"rates": rows, "ratios": ratios}
 
 
@@ -194,10 +197,11 @@ def _show(report: Mapping[str, Any]) -> None:
             head = f"{row['site']:12}{row['way']:12}{row['files']:8}{row['rounds']:8}"
             print(f"{head}{row['median_ms']:12.2f}{row.get('p90_ms', float('nan')):10.2f}")
     if "rates" in report:
-        print("\noperations per second, all clients together")
-        print(f"{'on':12}{'log':>6}{'clients':>9}{'shards':>8}  {'operation':12}{'per second':>12}")
+        print("\noperations per second, all clients together; median of the rounds")
+        print(f"{'on':12}{'log':>6}{'clients':>18}{'shards':>8}  {'operation':12}{'per second':>12}")
         for row in report["rates"]:
-            head = f"{row['site']:12}{row['log']!s:>6}{row['clients']:9}{row['shards']:8}"
+            clients = f"{row['clients']} {row['of']}"
+            head = f"{row['site']:12}{row['log']!s:>6}{clients:>18}{row['shards']:8}"
             print(f"{head}  {row['operation']:12}{row['per_second']:12.0f}")
     if "looks" in report:
         print(f"\nstat, {LATENCY * 1000:.0f} ms added to each request")
