@@ -8,6 +8,7 @@ there is no pending entry, and any process can publish their files.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -93,7 +94,7 @@ def commit_together(log: CommitLog, clock: Clock, jobs: Sequence[ReadyJob]) -> l
         records = [jobs[number].record(now) for number in chosen]
         try:
             won = log.claim(after + 1, document_of(records))
-        except CommitError as error:
+        except Exception as error:  # it must not be taken for the outcome of jobs that are committed
             for number in chosen:
                 # Each caller raises an exception of its own.
                 outcomes[number] = _copy(error)
@@ -104,10 +105,16 @@ def commit_together(log: CommitLog, clock: Clock, jobs: Sequence[ReadyJob]) -> l
             for number, record in zip(chosen, written, strict=True):
                 outcomes[number] = record
             losses = 0
+            after += 1
         else:
             log.pause(losses)
             losses += 1
-        after += 1  # in either case there is such a record
+            after += 1
+            # Others have gone on meanwhile: a claim of any number but the next one is lost, too. An
+            # error of this is found again, and reported, where the jobs that are left are checked.
+            with contextlib.suppress(CommitError):
+                for later in log.read(after, cached=True):
+                    after = later.version
 
 
 def _decided(log: CommitLog, job: Job, after: int, until: int) -> Outcome | None:
@@ -147,7 +154,7 @@ def _chosen(jobs: Sequence[ReadyJob], open_jobs: Sequence[int]) -> list[int]:
     return chosen
 
 
-def _copy(error: CommitError) -> CommitError:
+def _copy(error: Exception) -> Exception:
     if isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(str(error))
     return error
