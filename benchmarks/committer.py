@@ -32,7 +32,7 @@ from attrs import frozen
 from measure import Cost, cost_of, print_ratios, ratio, versions
 from s3a_commits import S3aSizes, Shape
 
-from commitlog.spark.targets.base import PUBLISHERS
+from commitlog.tabular import PUBLISHERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
