@@ -171,7 +171,7 @@ class Names:
     def require_namespace(self, namespace: Levels) -> None:
         """Raise `NamespaceMissing` unless the namespace exists."""
         if not self.has_namespace(namespace):
-            raise NamespaceMissing(f"Namespace {show(namespace)} does not exists")
+            raise NamespaceMissing(f"Namespace {show(namespace)} does not exist")
 
     def table(self, table: Levels) -> TableEntry:
         """Return the entry of a table. Raises `TableMissing`."""

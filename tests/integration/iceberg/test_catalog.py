@@ -157,7 +157,7 @@ def test_namespaces_have_properties(catalog: Catalog) -> None:
     catalog.create_namespace_if_not_exists("a")
     catalog.drop_namespace("a")
     assert catalog.list_namespaces() == []
-    with pytest.raises(NoSuchNamespaceError, match="Namespace a does not exists"):
+    with pytest.raises(NoSuchNamespaceError, match="Namespace a does not exist"):
         catalog.load_namespace_properties("a")
 
 
