@@ -25,7 +25,8 @@ from commitlog.commit import ConditionalStore
 from commitlog.namespace import RequestStats
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.outputs.checkpoints import INTERVAL
-from commitlog.stores.api import PutResult, Staged
+from commitlog.stores.api import ObjectData, PutResult, Staged
+from commitlog.stores.body import Body, chunks
 from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
 
@@ -63,7 +64,8 @@ _KINDS = {
 def _by_log(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Measure jobs of one file, from begin to commit, and snapshots, by length of the log."""
     recorder = RequestRecorder()
-    store = CountingStore(MemoryStore(), recorder)
+    memory = _Measuring()
+    store = CountingStore(memory, recorder)
     figures: list[dict[str, Any]] = []
     done = 0
 
@@ -81,10 +83,13 @@ def _by_log(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
             attempt = opened().new_attempt()
             _commit_one(opened(), Job(job_id=f"job-{number}", attempt=attempt, base=number))
         row: dict[str, Any] = {"commits": commits}
-        row |= _measured(recorder, "begin", [lambda: opened().begin("another")] * TURNS)
-        row |= _measured(recorder, "snapshot", [lambda: opened().snapshot()] * TURNS)
+        row |= _measured(recorder, memory, "begin", [lambda: opened().begin("another")] * TURNS)
+        kept = opened()
+        kept.begin("another")
+        row |= _measured(recorder, memory, "begin_again", [lambda: kept.begin("another")] * TURNS)  # noqa: B023
+        row |= _measured(recorder, memory, "snapshot", [lambda: opened().snapshot()] * TURNS)
         # As many as there are from one checkpoint to the next.
-        figures.append(row | _measured(recorder, "job", [run_job] * INTERVAL))
+        figures.append(row | _measured(recorder, memory, "job", [run_job] * INTERVAL))
         done = commits + INTERVAL
     return figures
 
@@ -94,11 +99,30 @@ def _commit_one(output: Output, job: Job) -> None:
     output.commit(job, [staged])
 
 
+class _Measuring(MemoryStore):
+    """Counts the bytes that it sends and receives, those of uploads excepted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = self.bytes_written = 0
+
+    def get(self, path: str, **options: Any) -> ObjectData:
+        found = super().get(path, **options)
+        self.bytes_read += len(found.data)
+        return found
+
+    def put(self, path: str, body: Body, **options: Any) -> PutResult:
+        data = b"".join(chunks(body))
+        self.bytes_written += len(data)
+        return super().put(path, data, **options)
+
+
 def _measured(
-    recorder: RequestRecorder, name: str, steps: Sequence[Callable[[], object]]
+    recorder: RequestRecorder, memory: _Measuring, name: str, steps: Sequence[Callable[[], object]]
 ) -> dict[str, Any]:
-    """Return the CPU time of `steps`, and the average number of requests of each."""
+    """Return the CPU time of `steps`, and the average numbers of requests and bytes of each."""
     before = RequestStats.of("", recorder.counts()).total
+    memory.bytes_read = memory.bytes_written = 0
     times = []
     for step in steps:
         start = time.process_time()
@@ -108,6 +132,8 @@ def _measured(
     requests = {kind: getattr(counts, count) for count, kind in _KINDS.items()}
     return {
         f"{name}_milliseconds": round(statistics.mean(times) * 1000, 2),
+        f"{name}_bytes_read": round(memory.bytes_read / len(steps)),
+        f"{name}_bytes_written": round(memory.bytes_written / len(steps)),
         f"{name}_requests": {k: round(n / len(steps), 1) for k, n in sorted(requests.items()) if n},
     }
 
