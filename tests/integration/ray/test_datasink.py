@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from commitlog import connect
 from commitlog.errors import ConfigurationError, JobAlreadyCommitted
 from commitlog.outputs import Output
+from commitlog.testing.proxy import Proxy
+from support.dataset_race import HAZARDS, Outcome, audit, rows_of, write_jobs
 from support.killed_tasks import STEPS, set_trap, values
 from support.project import IMPORT_PATH
 
@@ -137,3 +140,32 @@ def test_a_datasink_is_for_one_write(tmp_path: Path) -> None:
     numbers(2).write_datasink(sink)
     numbers(2).write_datasink(sink)
     assert values(tmp_path / "out") == [0, 1]
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", ["leased", "native"])
+def test_writers_race_through_an_unreliable_network(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Two writers at a time: each job is there once and whole, with the rows of one writer."""
+    server: Any = request.getfixturevalue("juicefs" if kind == "leased" else "seaweedfs")
+    url = f"s3://{server.new_bucket()}/out"
+    direct = dict(server.options)
+    if kind == "leased":
+        direct["table"] = f"sqlite:///{tmp_path}/leases"
+
+    def run(writer: str) -> dict[str, Outcome]:
+        def write(job_id: str) -> None:
+            rows = data.from_pandas(pd.DataFrame(rows_of(job_id, writer)), override_num_blocks=2)
+            write_commitlog(rows, url, job_id=job_id, storage_options=options)
+
+        return write_jobs(write, ["shared", f"own-{writer}"])
+
+    with Proxy(server.endpoint_url) as proxy, ThreadPoolExecutor(2) as threads:
+        proxy.endanger(HAZARDS, seed=1)
+        options = {**direct, "endpoint_url": proxy.endpoint_url}
+        outcomes = list(threads.map(run, ["a", "b"]))
+        strikes = proxy.strikes()
+    assert [set(each.values()) for each in outcomes] == [{"done"}, {"done"}]
+    assert strikes
+    audit(url, direct, outcomes)
