@@ -16,7 +16,14 @@ from commitlog.oplog.codec import FORMAT, Document, decode, encode
 from commitlog.outputs import AbortRecord, Batch, CommitRecord, DataFile, Job, Mode, StagedFile
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.records import ExpiryRecord, Manifest, Success, record_of
+from commitlog.outputs.records import (
+    NEWEST,
+    ExpiryRecord,
+    Manifest,
+    Success,
+    document_of,
+    records_of,
+)
 from commitlog.paths import check_path
 from commitlog.stores import Staged
 from support.fuzzing import (
@@ -84,6 +91,12 @@ MANY = evolve(
 NAMING = evolve(
     COMMIT, mode="rewrite", replaced=("x.csv", "day=1/y.csv"), replaced_manifests=(MANIFEST,)
 )
+SHARED = document_of(
+    [
+        evolve(COMMIT, uploads=(("u1", ('"e1"', '"e2"')), ("u2", ()))),
+        evolve(COMMIT, job_id="other", attempt=ATTEMPT[::-1], files=(), uploads=()),
+    ]
+)
 EXPIRY = ExpiryRecord(version=1, before=17, time=1_800_000_000.0)
 SUCCESS = Success.of(COMMIT)
 
@@ -114,7 +127,8 @@ def parse(document: Document) -> Any:
             return PendingJob.from_document(document)
         case "success":
             return Success.from_document(document)
-    return record_of(1, document)
+    (record,) = records_of(1, document)
+    return record
 
 
 def check_sound(record: Any, stored: Mapping[str, Any]) -> None:
@@ -325,3 +339,33 @@ def test_any_name_has_an_attempt_or_none(name: str) -> None:
 def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
     """Run all properties with new examples, for the given time."""
     print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")
+
+
+def check_shared(body: Any) -> None:
+    """Check that a record of several jobs with this body is corrupt or too new, or read as stored."""
+
+    def parse_shared(data: bytes) -> Any:
+        return records_of(1, decode(data, frozenset({"commits"}), path="log/1.json", newest=NEWEST))
+
+    if isinstance(body, dict):
+        found = outcome(
+            lambda: parse_shared(sealed("commits", body, NEWEST)), CorruptRecord, FormatTooNew
+        )
+        if not isinstance(found, Exception):
+            assert len(found) > 1 and all(len(each.staged()) in (0, len(each.files)) for each in found)
+            again = document_of(found)
+            assert parse_shared(encode(again)) == found
+            assert says(json.loads(dumps(body)), again.body)
+
+
+def test_a_shared_record_is_sound_or_corrupt() -> None:
+    """Any value of a field is read as stored, or makes the record corrupt."""
+    check_shared(dict(SHARED.body))
+    for body in replaced(dict(SHARED.body)):
+        check_shared(body)
+
+
+@fuzz(200, body=damaged_json(dict(SHARED.body)))
+def test_a_damaged_shared_record_is_valid_or_corrupt(body: Any) -> None:
+    """Even with a correct checksum, a damaged body makes no impossible record."""
+    check_shared(body)

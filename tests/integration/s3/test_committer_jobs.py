@@ -101,7 +101,7 @@ def test_a_lost_answer_is_settled(
     place: Bucket, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
     """The job is committed and visible, or excluded."""
-    usual = CommitLog._claim
+    usual = CommitLog.claim
 
     def claim(log: CommitLog, version: int, document: Document) -> bool:
         if document.kind != "commit":
@@ -110,7 +110,7 @@ def test_a_lost_answer_is_settled(
             usual(log, version, document)
         raise OutcomeUnknown("no answer")
 
-    monkeypatch.setattr(CommitLog, "_claim", claim)
+    monkeypatch.setattr(CommitLog, "claim", claim)
     jobs = new_agent()
     job = Driver.begin(jobs, place)
     job.write("a")
