@@ -166,7 +166,7 @@ def test_any_text_is_a_probe_report_or_refused(text: str) -> None:
     check_probe_report(text)
 
 
-@pytest.mark.parametrize("text", ['{"format": 3}', '{"format": 99, "rows": {}, "url": 1}'])
+@pytest.mark.parametrize("text", ['{"format": 4}', '{"format": 99, "rows": {}, "url": 1}'])
 def test_a_probe_report_of_a_newer_format_is_refused(text: str) -> None:
     """It is recognised by its format alone."""
     with pytest.raises(FormatTooNew):

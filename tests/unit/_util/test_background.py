@@ -26,18 +26,18 @@ def test_a_call_is_repeated_until_it_returns_false() -> None:
 
 def test_stopping_waits_for_a_call_that_runs() -> None:
     """Within the call itself it does not wait."""
-    begun, finished = threading.Event(), threading.Event()
+    ready, begun, finished = threading.Event(), threading.Event(), threading.Event()
     stops = []
 
     def call() -> bool:
+        assert ready.wait(60)
         begun.set()
         stops[0]()  # would wait for ever
         finished.set()
         return True
 
-    gate = threading.Lock()
-    with gate:
-        stops.append(Threads("test").repeat(0.001, call))
+    stops.append(Threads("test").repeat(0.001, call))
+    ready.set()
     assert begun.wait(60)
     stops[0]()
     assert finished.is_set()
