@@ -181,7 +181,7 @@ class LostAnswer:
     """The first claim of a commit record has no answer; `written`: whether the record was written."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
-        usual = CommitLog._claim
+        usual = CommitLog.claim
         lost = False
 
         def claim(log: CommitLog, version: int, document: Document) -> bool:
@@ -193,7 +193,7 @@ class LostAnswer:
                 usual(log, version, document)
             raise OutcomeUnknown("no answer")
 
-        monkeypatch.setattr(CommitLog, "_claim", claim)
+        monkeypatch.setattr(CommitLog, "claim", claim)
 
 
 @BOTH
