@@ -290,7 +290,7 @@ def test_lease_break_of_an_unknown_outcome_has_status_4(
         patch.setattr(SqliteTable, "get", down)
         done = run("lease", "break", table, "a")
     assert done.exit_code == 1 and "down" in done.stderr
-    monkeypatch.setattr(SqliteTable, "put", lost)
+    monkeypatch.setattr(SqliteTable, "begin_put", lost)
     done = run("lease", "break", table, "a")
     assert done.exit_code == 4 and "released or not" in done.stderr
     monkeypatch.undo()
