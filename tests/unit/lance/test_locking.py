@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from commitlog.commit import LeaseSettings
-from commitlog.commit.record import LEASE_SCHEMA
+from commitlog._util.background import Foreground
 from commitlog.errors import LeaseTimeout, OutcomeUnknown
 from commitlog.lance import CommitLock, commit_lock
+from commitlog.locks import LOCK_SCHEMA, LockSettings
 from commitlog.tables import MemoryTable, Table
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
 
-SETTINGS = LeaseSettings(timeout=10, ttl=100, test_interval=1)
+SETTINGS = LockSettings(timeout=10, test_interval=1)
 
 
 @pytest.fixture
@@ -24,15 +24,16 @@ def clock() -> ManualClock:
 @pytest.fixture
 def table(clock: ManualClock) -> Table:
     """A table of leases."""
-    table = MemoryTable(parse_table_url("memory://"), LEASE_SCHEMA, clock=clock)
+    table = MemoryTable(parse_table_url("memory://"), LOCK_SCHEMA, clock=clock)
     table.create()
     return table
 
 
-def lock(table: Table, clock: ManualClock, **settings: float) -> CommitLock:
-    """Return a holder's lock on the table ``t``."""
-    chosen = LeaseSettings(**{"timeout": 10, "ttl": 100, "test_interval": 1, **settings})
-    return CommitLock(table, "t", settings=chosen, clock=clock)
+def lock(table: Table, clock: ManualClock, *, max_wait: float | None = None) -> CommitLock:
+    """Return a holder's lock on the table ``t``, which sends no heartbeats."""
+    return CommitLock(
+        table, "t", settings=SETTINGS, max_wait=max_wait, clock=clock, background=Foreground()
+    )
 
 
 def test_one_holder_after_the_other(table: Table, clock: ManualClock) -> None:
