@@ -14,7 +14,13 @@ from dask.delayed import Delayed, delayed
 
 from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.outputs import CommitRecord, Mode, StagedFile, Visibility
-from commitlog.tabular import OnDuplicate, OutputWriter, TabularJob
+from commitlog.tabular import (
+    OnDuplicate,
+    OutputWriter,
+    TabularJob,
+    check_heartbeat,
+    override_types,
+)
 
 __all__ = ["to_commitlog"]
 
@@ -81,8 +87,7 @@ def to_commitlog(
     """
     if not isinstance(ddf, DataFrame):
         raise ConfigurationError(f"a Dask DataFrame is needed, not a {type(ddf).__name__}")
-    if heartbeat <= 0:
-        raise ConfigurationError(f"heartbeat is {heartbeat} s; it must be more than 0")
+    check_heartbeat(heartbeat)
     writer = OutputWriter.create(
         url,
         connection=storage_options,
@@ -144,7 +149,4 @@ def _schema_of(meta: pd.DataFrame, types: Mapping[str, pa.DataType]) -> pa.Schem
     for name in meta.columns:
         if not isinstance(name, str):
             raise ConfigurationError(f"column {name!r} has no text as its name: rename it")
-    if unknown := types.keys() - set(meta.columns):
-        raise ConfigurationError(f"schema names {min(unknown)!r}, and the rows have no such column")
-    found = pa.Schema.from_pandas(meta, preserve_index=False)
-    return pa.schema([(each.name, types.get(each.name, each.type)) for each in found])
+    return override_types(pa.Schema.from_pandas(meta, preserve_index=False), types)

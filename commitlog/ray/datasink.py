@@ -14,7 +14,13 @@ from ray.data.datasource import Datasink, WriteResult
 
 from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.outputs import CommitRecord, Mode, StagedFile, Visibility
-from commitlog.tabular import OnDuplicate, OutputWriter, TabularJob
+from commitlog.tabular import (
+    OnDuplicate,
+    OutputWriter,
+    TabularJob,
+    check_heartbeat,
+    override_types,
+)
 
 __all__ = ["CommitlogDatasink", "write_commitlog"]
 
@@ -74,8 +80,7 @@ class CommitlogDatasink(Datasink[_Files]):
         storage_options: Mapping[str, Any] | None = None,
         heartbeat: float = 60.0,
     ) -> None:
-        if heartbeat <= 0:
-            raise ConfigurationError(f"heartbeat is {heartbeat} s; it must be more than 0")
+        check_heartbeat(heartbeat)
         self._writer = OutputWriter.create(
             url,
             connection=storage_options,
@@ -145,12 +150,10 @@ class CommitlogDatasink(Datasink[_Files]):
         """Return the columns of the rows; None if nothing is known of them, as of an empty dataset."""
         if schema is None:
             return pa.schema(list(self._types.items())) if self._types else None
-        names, types = list(schema.names), list(schema.types)
-        if unknown := self._types.keys() - set(names):
-            raise ConfigurationError(f"schema names {min(unknown)!r}, and the rows have no such column")
         if not isinstance(schema, pa.Schema):
-            types = [_of_pandas(kind) for kind in types]
-        return pa.schema([(n, self._types.get(n, kind)) for n, kind in zip(names, types, strict=True)])
+            types = map(_of_pandas, schema.types)
+            schema = pa.schema(list(zip(schema.names, types, strict=True)))
+        return override_types(schema, self._types)
 
 
 def write_commitlog(ds: Dataset, url: str, **arguments: Any) -> CommitRecord:

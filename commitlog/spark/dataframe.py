@@ -24,6 +24,7 @@ from commitlog.spark.schema import arrow_schema
 from commitlog.spark.session_conf import active, register, unbounded
 from commitlog.spark.targets import source_of, target_of, with_environment
 from commitlog.spark.versions import ORC_INSTANTS, has_pyspark
+from commitlog.tabular import check_heartbeat
 from commitlog.tabular.partitions import directory_of, value_of
 from commitlog.urls import parse_store_url
 
@@ -254,8 +255,7 @@ def write(
     """
     if mode not in _MODES:
         raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
-    if heartbeat <= 0:
-        raise ConfigurationError(f"heartbeat is {heartbeat} s; it must be more than 0")
+    check_heartbeat(heartbeat)
     all_options = {
         **(options or {}),
         **({"jobId": job_id} if job_id is not None else {}),

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from commitlog.tabular.heartbeat import send_heartbeats
+from commitlog.tabular.heartbeat import check_heartbeat, send_heartbeats
 from commitlog.tabular.output_job import (
     PUBLISHERS,
     OnDuplicate,
@@ -20,7 +20,7 @@ from commitlog.tabular.output_job import (
     check_spellings,
     warn_of_foreign,
 )
-from commitlog.tabular.schema import check_schema
+from commitlog.tabular.schema import check_schema, override_types
 from commitlog.tabular.task_files import FileOptions, OutputUploads, TaskFiles, Uploads, check_files
 
 __all__ = [
@@ -33,8 +33,10 @@ __all__ = [
     "TaskFiles",
     "Uploads",
     "check_files",
+    "check_heartbeat",
     "check_schema",
     "check_spellings",
+    "override_types",
     "send_heartbeats",
     "warn_of_foreign",
 ]

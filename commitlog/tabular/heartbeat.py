@@ -7,12 +7,18 @@ import logging
 import threading
 from collections.abc import Iterator
 
-from commitlog.errors import CommitError
+from commitlog.errors import CommitError, ConfigurationError
 from commitlog.outputs import Output
 
-__all__ = ["send_heartbeats"]
+__all__ = ["check_heartbeat", "send_heartbeats"]
 
 _log = logging.getLogger(__name__)
+
+
+def check_heartbeat(seconds: float) -> None:
+    """Raise `ConfigurationError` unless there can be so many seconds between two heartbeats."""
+    if seconds <= 0:
+        raise ConfigurationError(f"heartbeat is {seconds} s; it must be more than 0")
 
 
 @contextlib.contextmanager

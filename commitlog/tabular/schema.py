@@ -28,6 +28,7 @@ __all__ = [
     "fit_batch",
     "load_schema",
     "merge_schemas",
+    "override_types",
     "storable_schema",
 ]
 
@@ -241,6 +242,16 @@ def _check_leaf(kind: pa.DataType, name: str) -> None:
             f"column {name!r} has type null, because no value of it is known: cast it, or give the"
             " schema of the rows"
         )
+
+
+def override_types(columns: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the names of `columns` with their types, or with those that `types` has for them.
+
+    Raises `ConfigurationError` if `types` names another column.
+    """
+    if unknown := types.keys() - set(columns.names):
+        raise ConfigurationError(f"schema names {min(unknown)!r}, and the rows have no such column")
+    return pa.schema([(each.name, types.get(each.name, each.type)) for each in columns])
 
 
 def fit_batch(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
