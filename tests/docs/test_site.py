@@ -43,6 +43,7 @@ PUBLIC = {module.name: module for module in MODULES.values() if module.is_packag
 NO_PAGE = {
     *("commitlog.aws", "commitlog.cli", "commitlog.cli.fs", "commitlog.cli.namespace"),
     *("commitlog.cli.outputs", "commitlog.commit", "commitlog.files", "commitlog.spark.targets"),
+    "commitlog.tabular",
 }
 
 
