@@ -36,6 +36,7 @@ from commitlog.errors import (
     CommitError,
     ConfigurationError,
     InvalidPath,
+    JobAborted,
     NotFound,
     OutcomeUnknown,
     Unavailable,
@@ -448,7 +449,13 @@ class Output:
             if job.visibility == "listed" or gone:
                 self._prepare(pending)
             named = self._stored(job, lambda: self._log.name_foreign(job, gone))
-            record = self._log.commit(job, pending, after=end, to_replace=to_replace, foreign=named)
+            try:
+                record = self._log.commit(job, pending, after=end, to_replace=to_replace, foreign=named)
+            except JobAborted:
+                # No process can commit the attempt any more, so its entry is of no use.
+                with contextlib.suppress(CommitError):
+                    self._publisher.clear(job.attempt)
+                raise
         return record, pending
 
     def abort(self, job: Job, files: Iterable[StagedFile] = ()) -> CommitRecord | None:
