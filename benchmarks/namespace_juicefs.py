@@ -19,7 +19,7 @@ from pathlib import Path
 
 __all__ = ["JUICEFS", "JuicefsVolume", "juicefs_program"]
 
-#: The kind of a site, beside those of `namespace_sites`.
+#: The kind of a site, besides those of `namespace_sites`.
 JUICEFS = "juicefs"
 
 _CREATED = re.compile(r"Created (\d+) files in .* \((\d+) files/s\)")

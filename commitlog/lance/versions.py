@@ -5,8 +5,8 @@ creation under its final name in ``_versions/``. Both names are Lance's own ("Ta
 documentation), so any reader of Lance opens the table by its URL.
 
 Lance repeats a commit that was refused on top of the other writer's version, so a wrong refusal adds the
-rows twice, and a wrong success loses those of the other writer. Therefore an answer that is not a
-success is compared with what is stored.
+rows twice, and a wrong success loses those of the other writer. Therefore, after any other
+answer than a success, the stored version is compared with the staged one.
 """
 
 from __future__ import annotations

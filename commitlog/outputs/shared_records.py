@@ -78,7 +78,7 @@ def commit_together(log: CommitLog, clock: Clock, jobs: Sequence[ReadyJob]) -> l
     its jobs, and of no other.
     """
     outcomes: list[Outcome | None] = [None] * len(jobs)
-    # Whoever began a job had read the log up to its base.
+    # The client that began a job had read the log up to its base.
     after = max([log.cache.known, *(each.job.base for each in jobs)])
     seen = [each.job.base for each in jobs]
     losses = 0

@@ -1,7 +1,7 @@
 """A process that appends rows to an Iceberg table, and the outcomes that it reported.
 
-As a program, this module is the process. It appends one row in each call, and prints the outcome. Where
-it is told to, it stops until it is killed.
+As a program, this module is the process. It appends one row in each call, and prints the outcome. If
+a step is named, it stops there until it is killed.
 """
 
 from __future__ import annotations

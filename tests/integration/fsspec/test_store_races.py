@@ -1,6 +1,6 @@
 """Processes that create the same objects and zarr arrays, through a faulty network: one wins each.
 
-The outcome of a run depends on timing. So what is checked holds for any run.
+The outcome of a run depends on timing. So each check holds for any run.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def audit(
 ) -> Counter[str]:
     """Check the outcomes against the object that is there; return the number of each.
 
-    The one whose object is there was told that it won, or that it is not known. All others were told
-    that they lost, or that it is not known, or they were killed.
+    The process whose object is there reported that it won, or that the outcome is unknown. Each other
+    process reported that it lost, or that the outcome is unknown, or it was killed.
     """
     for name, outcomes in found.items():
         for owner in owner_names:

@@ -1,6 +1,7 @@
 """The judge of a world of catalogs: follows each mutation of the catalog's records.
 
-It checks each outcome that a client reports against what was stored, at once or when it is contradicted.
+It compares each outcome that a client reports with the stored records, at once or when they
+contradict it.
 """
 
 from __future__ import annotations

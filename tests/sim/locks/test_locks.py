@@ -21,7 +21,7 @@ from sim.nodes import ClockSkew, in_sequence
 from support.selection import one_in
 from worlds import run_seeds
 
-#: A clock that is as fast as the settings of the worlds allow beside accurate ones.
+#: The fastest clock that the settings of the worlds allow, if all others are accurate.
 FAST = {"B": ClockSkew(rate=1.5)}
 
 #: Long enough for the lock of a holder that died.

@@ -275,7 +275,7 @@ def test_a_driver_that_loses_numbers_of_the_log_backs_off() -> None:
     assert slow.commit(job, ()).version == 4
     until = requests.index("put 4.json") + 1
     lost = [[f"put {n}.json", f"sleep {2 ** (n - 1)}", f"get {n}.json"] for n in (1, 2, 3)]
-    # Whoever has lost twice reads on to the end of the log.
+    # A client that has lost twice reads on to the end of the log.
     further = [[], ["get 3.json"], ["get 4.json"]]
     expected = [step for steps in zip(lost, further, strict=True) for step in chain(*steps)]
     assert requests[:until] == [*expected, "put 4.json"]
