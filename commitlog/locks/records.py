@@ -20,6 +20,7 @@ from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
     Conflict,
+    CorruptRecord,
     NotFound,
     PreconditionFailed,
 )
@@ -103,12 +104,16 @@ class ObjectRecords:
         return lambda: self._put(item, condition)
 
     def _look(self, key: Key) -> _Version:
-        try:
+        def read() -> _Version:
             found = read_whole(self._store, key.hash, clock=self._clock, backoff=self._backoff)
+            return _Version(dict(decode(found.data, {_KIND}, path=found.path).body), found.etag)
+
+        try:
+            # A record that is replaced while it is read may arrive cut to the length of the one before,
+            # as from JuiceFS's gateway. Read again, it is whole.
+            version = self._known[key] = self._backoff.retry(self._clock, read, on=CorruptRecord)
         except NotFound:
             return _ABSENT
-        version = _Version(dict(decode(found.data, {_KIND}, path=found.path).body), found.etag)
-        self._known[key] = version
         return version
 
     def _put(self, item: Item, condition: TableCondition | None) -> None:

@@ -15,14 +15,17 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from commitlog import SqliteCommit, connect
+from commitlog.commit.probe_report import Kind
 from commitlog.errors import CommitError, LockLost, OutcomeUnknown, StaleToken, Unavailable
 from commitlog.locks import LOCK_SCHEMA, FencedStore, Lock, LockSettings
 from commitlog.tables import open_table
 from commitlog.testing.proxy import Action, Hazard, Proxy
+from support.commit import proven
 
 #: One machine, so one clock.
 SETTINGS = LockSettings(timeout=3, max_clock_skew_rate=1, test_interval=0.02)
@@ -125,9 +128,12 @@ def test_no_update_is_lost_on_a_server_that_enforces_conditions(ministack: Any) 
     """Eight processes, the lock in the store, natively: the late write of a ninth is refused."""
     with Proxy(ministack.endpoint_url) as proxy:
         options = {**ministack.options, "endpoint_url": proxy.endpoint_url}
+        url = f"s3://{ministack.new_bucket()}"
+        # A probe of each process would meet the faults, too.
+        report = proven(Kind.PUT_IF_ABSENT, Kind.PUT_IF_MATCH, url=f"{url}?{urlencode(options)}")
         where = {
-            "url": f"s3://{ministack.new_bucket()}",
-            "arguments": {"commit": "native", **options},
+            "url": url,
+            "arguments": {"commit": "native", "probe_report": report, **options},
             "table": None,
         }
         race(where, proxy, processes=8, rounds=2)

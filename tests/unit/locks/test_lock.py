@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from commitlog._util.background import Foreground
 from commitlog._util.retry import Backoff
@@ -22,6 +23,7 @@ from commitlog.errors import (
 )
 from commitlog.locks import LOCK_SCHEMA, Lock, LockSettings
 from commitlog.stores import MemoryStore
+from commitlog.stores.api import ObjectData
 from commitlog.tables import InFlight, Item, MemoryTable, TableCondition
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
@@ -422,3 +424,28 @@ def test_an_object_that_is_no_lock_is_refused(clock: ManualClock) -> None:
     with pytest.raises(CorruptRecord, match="left as it is"):
         Lock(store, "a", clock=clock).acquire()
     assert store.get("a").data == b"data"
+
+
+def test_a_record_that_was_replaced_while_it_was_read_is_read_again(clock: ManualClock) -> None:
+    """A server may cut it to the length of the record before, once."""
+
+    class Cutting(MemoryStore):
+        cut = 0
+
+        def get(self, path: str, **options: Any) -> ObjectData:
+            found = super().get(path, **options)
+            if not self.cut:
+                return found
+            self.cut -= 1
+            return evolve(found, data=found.data[:-20])
+
+    memory = Cutting(clock=clock)
+    store = ConditionalStore(memory, clock=clock)
+    first, second = (Lock(store, "a", settings=SETTINGS, clock=clock) for _ in range(2))
+    first.acquire()
+    memory.cut = 1
+    assert not second.acquire(blocking=False)
+    assert not memory.cut
+    memory.cut = 1_000
+    with pytest.raises(CorruptRecord, match="left as it is"):
+        second.acquire(blocking=False)
