@@ -480,8 +480,8 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "LogCache._advanced",
-                "begun = state.version",
-                "begun = state.version\nif not loaded:\n    return state",
+                "fetched = False",
+                "fetched = False\nif not loaded:\n    return state",
             )
         ),
         setting=writing(
