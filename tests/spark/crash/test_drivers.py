@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve, frozen
 
-from support.selection import wanted, with_all_but
+from support.selection import in_campaigns, wanted, with_all
 from support.spark_driver import Driver
 from support.spark_gates import Gate
 from support.spark_jobs import Job, Trap, running
@@ -69,12 +69,29 @@ CASES.remove(("local", LAST))
 CASES.remove(("s3a", LAST))  # the leases are those of "s3"
 
 #: The steps of every run: those around the commit record.
-ALWAYS = {
-    "local": ("before the commit record",),
-    "s3": (),
-    "configured": (),
-    "s3a": ("between two files",),
-}
+ALWAYS = [("local", "before the commit record"), ("s3a", "between two files")]
+
+#: Further cases of each run with ``--all``; campaigns have the others.
+OFTEN = [
+    *(("s3", death) for death in DEATHS),
+    ("local", "between two files"),
+    ("configured", "before the commit record"),
+    ("configured", "before it hears of the record"),
+    ("s3a", "before the commit record"),
+]
+
+
+def all_cases() -> list[Any]:
+    """Return all cases, with the marks of those that are not in every run."""
+    kept = [case for case in CASES if case in ALWAYS]
+    return [
+        *kept,
+        *(
+            with_all(*case) if case in OFTEN else in_campaigns(*case)
+            for case in CASES
+            if case not in kept
+        ),
+    ]
 
 
 @frozen
@@ -114,7 +131,7 @@ def remains(
     return left
 
 
-@pytest.mark.parametrize(("way", "death"), with_all_but(lambda way, death: death in ALWAYS[way], CASES))
+@pytest.mark.parametrize(("way", "death"), all_cases())
 def test_a_driver_is_killed(
     spark: SparkSession, remains: dict[tuple[str, str], Remains], way: str, death: str
 ) -> None:

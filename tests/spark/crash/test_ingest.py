@@ -15,13 +15,13 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from attrs import evolve, frozen
 
-from support.selection import wanted
+from support.selection import in_campaigns, wanted
 from support.spark_cluster import HOSTS, Workers
 from support.spark_driver import Driver
 from support.spark_gates import PATIENCE, Gate
@@ -93,44 +93,37 @@ BY_PYTHON = ("when some slices are read",)
 BY_SPARK = ("before Spark asks for files",)
 
 #: On S3, the steps whose requests differ from those of a directory; by Spark, those at which other
-#: processes work, or the requests differ. The campaign has all steps.
-CASES = (
-    [("local", name) for name in STEPS if name not in BY_SPARK]
-    + [
-        ("s3", name)
-        for name in (
-            "before the epoch is stored",
-            "before Spark's offset log",
-            "when some slices are read",
-            "before the commit record",
-            "before it is published",
-            "before Spark's commit log",
-        )
-    ]
-    + [
-        ("local by Spark", name)
-        for name in (
-            "after the query takes the source",
-            "before the epoch is stored",
-            "before Spark's offset log",
-            "before Spark asks for partitions",
-            "before Spark asks for files",
-            "in a slice",
-            "before the commit record",
-            "before it is published",
-            "before Spark's commit log",
-        )
-    ]
-    + [
-        ("s3 by Spark", name)
-        for name in (
-            "before Spark's offset log",
-            "before Spark asks for files",
-            "in a slice",
-            "before it is published",
-        )
-    ]
-)
+#: processes work, or the requests differ. Campaigns have the other steps of `STEPS`.
+CASES = {
+    "local": (
+        "before the state is made",
+        "before the epoch is stored",
+        "before Spark's offset log",
+        "in a slice",
+        "before the commit record",
+        "before it is published",
+        "before Spark's commit log",
+    ),
+    "s3": ("before the epoch is stored", "before the commit record", "before it is published"),
+    "local by Spark": (
+        "before the epoch is stored",
+        "before Spark asks for files",
+        "before the commit record",
+    ),
+    "s3 by Spark": ("before Spark asks for files", "in a slice"),
+}
+
+
+def all_cases() -> list[Any]:
+    """Return each way with each step that it has, in the order of the batch."""
+    cases = []
+    for way, always in CASES.items():
+        others = BY_PYTHON if "by Spark" in way else BY_SPARK
+        for name in STEPS:
+            if name not in others:
+                cases.append((way, name) if name in always else in_campaigns(way, name))
+    return cases
+
 
 #: Two files in a batch, and files of more than a KiB in slices.
 LIMITS = {"maxFilesPerTrigger": "2", "maxBytesPerTrigger": "2500", "sliceBytes": "1024"}
@@ -218,7 +211,7 @@ def killed(
     return {case: each.landing for case, each in zip(cases, held, strict=True)}
 
 
-@pytest.mark.parametrize(("way", "name"), CASES)
+@pytest.mark.parametrize(("way", "name"), all_cases())
 def test_a_driver_is_killed(
     spark: SparkSession, killed: dict[tuple[str, str], Landing], way: str, name: str
 ) -> None:
@@ -236,17 +229,17 @@ def test_a_driver_is_killed(
     landing.audit(spark, query)
 
 
-#: The steps at which a driver waits while another one takes it for dead.
+#: The steps at which a driver waits while another one takes it for dead; campaigns have all.
 ZOMBIES = [
-    ("local", "between two batches"),
+    in_campaigns("local", "between two batches"),
     ("s3", "before the epoch is stored"),
-    ("local", "before Spark's offset log"),
+    in_campaigns("local", "before Spark's offset log"),
     ("local", "in a slice"),
     ("s3", "before the commit record"),
-    ("local", "before Spark's commit log"),
-    ("local by Spark", "before the epoch is stored"),
+    in_campaigns("local", "before Spark's commit log"),
+    in_campaigns("local by Spark", "before the epoch is stored"),
     ("s3 by Spark", "before Spark asks for files"),
-    ("local by Spark", "in a slice"),
+    in_campaigns("local by Spark", "in a slice"),
     ("local by Spark", "before the commit record"),
 ]
 
@@ -282,7 +275,7 @@ def test_two_drivers_run_one_query(
 
 def test_executors_are_killed(spark: SparkSession, tmp_path: Path, ministack: Ministack) -> None:
     """Their host starts others, and the queries go on. What the dead had read is there once."""
-    ways = ["local", "local by Spark", "s3 by Spark"]
+    ways = ["local", "s3 by Spark"]
     conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
     with ExitStack() as stack:
         workers = stack.enter_context(Workers(tmp_path, HOSTS[:1]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import frozen
 
-from support.selection import wanted
+from support.selection import in_campaigns, wanted
 from support.spark_driver import Driver
 from support.spark_gates import Gate
 from support.spark_jobs import Trap
@@ -57,12 +57,12 @@ DEATHS = {
     "before the commit of what was read": Death(SINK, "request", 1, 0),
     "after the commit of what was read": Death(SINK, "publish", 1, 1),
 }
-ON_S3 = [
-    "while its tasks write",
-    "a version is committed and not published",
-    "after the commit of what was read",
+CASES = [
+    *(("local", death) for death in DEATHS),
+    in_campaigns("s3", "while its tasks write"),
+    ("s3", "a version is committed and not published"),
+    in_campaigns("s3", "after the commit of what was read"),
 ]
-CASES = [("local", death) for death in DEATHS] + [("s3", death) for death in ON_S3]
 
 
 @pytest.fixture(scope="module")

@@ -56,12 +56,13 @@ def main(this: Round) -> dict[str, Any]:
     """Return the results of the steps for each output."""
     spark = session(this)
     came: dict[str, Any] = versions(spark)
-    for visibility in ("listed", "logged"):
+    for name, (url, store_url) in this.outputs.items():
+        # Between them, both visibilities and both kinds of stores.
+        visibility = {"local": "logged", "s3a": "listed"}[name]
         spark.conf.set("spark.commitlog.visibility", visibility)
-        for name, (url, store_url) in this.outputs.items():
-            output = f"{store_url}/{visibility}"
-            options = this.options if store_url.startswith("s3:") else {}
-            came[f"{name} {visibility}"] = steps(spark, f"{url}/{visibility}", output, options)
+        output = f"{store_url}/{visibility}"
+        options = this.options if store_url.startswith("s3:") else {}
+        came[f"{name} {visibility}"] = steps(spark, f"{url}/{visibility}", output, options)
     spark.conf.unset("spark.commitlog.visibility")
     came["tables"] = tables(spark, this.tables)
     came["ingested"] = {

@@ -158,6 +158,7 @@ def main(where: str) -> dict[str, Any]:
     """Return the result of each part."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "Asia/Kolkata")
+    builder = builder.config("spark.sql.shuffle.partitions", "2")
     spark = configure(builder).getOrCreate()
     this = Round(spark, where)
     parts = (

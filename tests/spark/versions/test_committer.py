@@ -118,6 +118,7 @@ def test_the_committer_works(
         "conf": {
             "spark.jars": ",".join(map(str, [*s3a_jars(installation.spark), *avro])),
             "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
             **s3a_settings(seaweedfs),
         },
         "jar": None if installation.configured else str(jar_of_newest),
@@ -160,7 +161,7 @@ def test_the_committer_works(
     }
     refused, needed = came.pop("avro"), "errors.NotSupported: this session has no reader of avro: add"
     assert (f"{needed} org.apache.spark:spark-avro_" in refused) == (installation.avro is None)
-    assert set(came) == {"local listed", "local logged", "s3a listed", "s3a logged"}
+    assert set(came) == {"local logged", "s3a listed"}
     for output, results in came.items():
         assert "errors.JobAlreadyCommitted: job 'first' is part of" in results.pop("again"), output
         assert "a bad row" in results.pop("failed"), output
@@ -206,7 +207,15 @@ def test_spark_sql_commits(
         assert [record.mode for record in Output(store).log()] == ["append", "append"]
 
 
-@pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "installation",
+    # The oldest, and one between it and the newest.
+    [
+        each if each.scala == "2.12" or each.spark == "4.0" else in_campaigns(each)
+        for each in INSTALLATIONS
+    ],
+    ids=lambda each: each.name,
+)
 def test_the_jar_is_the_same_from_every_compiler(
     installation: Installation, jar_of_newest: Path, tmp_path: Path
 ) -> None:
