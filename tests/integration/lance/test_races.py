@@ -1,7 +1,8 @@
 """Processes that append to one Lance table: each row is there once, on every store.
 
-``./run test --all tests/integration/lance`` also races eight processes with a hundred commits each, and
-shows how many rows Lance without this library loses on the same store.
+``./run test --all tests/integration/lance`` also shows how many rows Lance without this library loses on
+the same store. Eight processes with a hundred commits each race in campaigns, for up to half an hour:
+``./run test -m campaign tests/integration/lance``.
 """
 
 from __future__ import annotations
@@ -130,15 +131,15 @@ def test_no_row_is_lost_natively(enforcing: Race, capsys: pytest.CaptureFixture[
     _no_row_is_lost(enforcing, 4, 8, capsys, "SeaweedFS, native")
 
 
-@pytest.mark.all
-@pytest.mark.timeout(1800)
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
 def test_eight_hundred_commits_under_leases(ignoring: Race, capsys: pytest.CaptureFixture[str]) -> None:
     """The same with eight processes and a hundred commits each."""
     _no_row_is_lost(ignoring, 8, 100, capsys, "JuiceFS, leases")
 
 
-@pytest.mark.all
-@pytest.mark.timeout(1800)
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
 def test_eight_hundred_commits_natively(enforcing: Race, capsys: pytest.CaptureFixture[str]) -> None:
     """The same with eight processes and a hundred commits each."""
     _no_row_is_lost(enforcing, 8, 100, capsys, "SeaweedFS, native")
