@@ -178,7 +178,7 @@ def test_one_creator_wins_each_object(server: str, killed: int, request: pytest.
         for name, body in bodies.items():
             assert body in {content(owners[name], way) for way in ("staged", "open")}, name
         total = audit(found, owners, [race.owner for race in made])
-        assert total["lost"] >= len(names), total
+        assert total["lost"] and total["lost"] + total["unknown"] >= len(names), total
 
 
 @pytest.mark.parametrize("server", ["juicefs", pytest.param("seaweedfs", marks=pytest.mark.all)])
@@ -192,5 +192,5 @@ def test_one_creator_wins_each_zarr_array(server: str, request: pytest.FixtureRe
         documents = {name: json.loads(store.get(f"race.zarr/{name}/zarr.json").data) for name in names}
         owners = {name: document["attributes"]["owner"] for name, document in documents.items()}
         total = audit(found, owners, [race.owner for race in made])
-        assert total["lost"] >= len(names), total
+        assert total["lost"] and total["lost"] + total["unknown"] >= len(names), total
         assert json.loads(store.get("race.zarr/group/zarr.json").data)["node_type"] == "group"

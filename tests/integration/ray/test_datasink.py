@@ -26,7 +26,12 @@ data = pytest.importorskip("ray.data")
 
 from commitlog.ray import CommitlogDatasink, write_commitlog  # noqa: E402 - Ray is there
 
-pytestmark = [pytest.mark.all, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.all,
+    pytest.mark.filterwarnings("ignore"),
+    # One worker starts Ray, once.
+    pytest.mark.xdist_group("ray"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
