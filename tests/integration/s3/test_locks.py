@@ -118,7 +118,8 @@ def race(where: Mapping[str, Any], proxy: Proxy, *, processes: int, rounds: int)
     assert len(done) == processes * rounds
     counts = Counter(lines)
     assert set(counts.values()) == {1}, "a line is there twice"
-    assert set(done) <= set(lines) <= {*done, *unknown}, "a line was lost, or is nobody's"
+    assert set(done) <= set(lines), f"lost: {set(done) - set(lines)} of {lines}, unknown {unknown}"
+    assert set(lines) <= {*done, *unknown}, f"nobody's: {set(lines) - {*done, *unknown}}"
     tokens = [int(line.split()[2]) for line in lines]
     assert tokens == sorted(tokens)
     assert first < tokens[0]
