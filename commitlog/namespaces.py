@@ -359,7 +359,9 @@ class _Options:
     def log(self, store: ConditionalStore, path: str) -> OperationLog:
         """Return the operation log at `path`."""
         open_executor = None if _answers_at_once(store) else _reading_threads
-        return OperationLog(store, path, clock=self.clock, open_executor=open_executor)
+        return OperationLog(
+            store, path, clock=self.clock, open_executor=open_executor, backoff=self.backoff
+        )
 
 
 def _answers_at_once(store: ConditionalStore) -> bool:

@@ -125,12 +125,21 @@ class LeaseRecord:
             if value is not None and type(value) is not optional:
                 raise CorruptRecord(_describe(item, f"{name} is {value!r}"))
         try:
-            return cls(**values)  # type: ignore[arg-type]
+            record = cls(**values)  # type: ignore[arg-type]
         except ValueError as error:
             raise CorruptRecord(_describe(item, str(error))) from error
+        if record.token is not None and not 0 <= record.token <= record.generation:
+            raise CorruptRecord(_describe(item, f"token is {record.token}"))
+        return record
 
 
 def _describe(item: Item, what: str) -> str:
+    if item.get("etag") == LOCK:
+        return (
+            f"the record of the lock {item.get('path')!r} is corrupt: {what}. It was left as it is. Stop"
+            " all holders of the lock, then restore the record from a backup, or delete it; later tokens"
+            " are larger if the clock of the next holder is right"
+        )
     return (
         f"lease record of path {item.get('path')!r}, etag {item.get('etag')!r} is corrupt: {what}. "
         "Delete the item once no writer is at work on that path"

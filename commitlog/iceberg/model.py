@@ -5,16 +5,16 @@ A change of names returns new `Names`, or raises an error that says which rule f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from attrs import evolve, field, frozen
 
 from commitlog._util.frozen_map import FrozenMap, frozen_map
 from commitlog.errors import AlreadyExists, DirectoryNotEmpty, NotFound
 from commitlog.oplog.codec import Document
-from commitlog.oplog.validate import build, count, items, mapping, text
+from commitlog.oplog.validate import build, count, items, mapping, path, text
 
 __all__ = [
     "NAMES",
@@ -29,6 +29,8 @@ __all__ = [
     "TableExists",
     "TableMissing",
 ]
+
+V = TypeVar("V")
 
 #: The levels of a namespace, or the levels and the name of a table. Each is a text with any characters.
 Levels: TypeAlias = tuple[str, ...]
@@ -109,9 +111,14 @@ class Pointer:
             etag=None,
         )
 
-    def had(self, metadata_location: str) -> bool:
-        """Return whether the pointer has, or lately had, this location."""
-        return metadata_location in (self.metadata_location, *self.previous)
+    def shows_move(self, metadata_location: str, since: Pointer) -> bool | None:
+        """Return whether the pointer was moved to this location after `since`, an earlier version.
+
+        None if it was moved so often since then that the location may be forgotten.
+        """
+        if metadata_location in (self.metadata_location, *self.previous):
+            return True
+        return None if self.version - since.version > REMEMBERED + 1 else False
 
     def to_document(self) -> Document:
         """Return the record to store."""
@@ -124,19 +131,22 @@ class Pointer:
         return Document(POINTER, body)
 
     @classmethod
-    def from_document(cls, document: Document, *, etag: str) -> Pointer:
-        """Return the pointer in a record. Raises `CorruptRecord`."""
+    def from_document(cls, document: Document, etag: str, *, table: str) -> Pointer:
+        """Return the pointer in the record of the table with that id. Raises `CorruptRecord`."""
         body = document.body
-        return build(
-            document,
-            lambda: cls(
-                table=text(body["table"]),
+
+        def make() -> Pointer:
+            if body["table"] != table:
+                raise ValueError(f"it is the pointer of table {body['table']!r}")
+            return cls(
+                table=table,
                 version=count(body["version"]),
                 metadata_location=text(body["metadata_location"]),
                 previous=tuple(text(each) for each in items(body["previous"])),
                 etag=etag,
-            ),
-        )
+            )
+
+        return build(document, make)
 
 
 _NO_NAMESPACES: Mapping[Levels, FrozenMap] = MappingProxyType({})
@@ -261,6 +271,15 @@ class Names:
             self, version=self.version + 1, changes=(change, *self.changes)[:REMEMBERED], etag=None
         )
 
+    def shows_change(self, change: str, since: Names) -> bool | None:
+        """Return whether the change with this id was made after `since`, an earlier version.
+
+        None if there were so many changes since then that the id may be forgotten.
+        """
+        if change in self.changes:
+            return True
+        return None if self.version - since.version > REMEMBERED else False
+
     def to_document(self) -> Document:
         """Return the record to store."""
         body = {
@@ -282,35 +301,51 @@ class Names:
         return Document(NAMES, body)
 
     @classmethod
-    def from_document(cls, document: Document, *, etag: str) -> Names:
+    def from_document(cls, document: Document, etag: str) -> Names:
         """Return the names in a record. Raises `CorruptRecord`."""
         body = document.body
 
         def make() -> Names:
-            namespaces = [mapping(each) for each in items(body["namespaces"])]
-            tables = [mapping(each) for each in items(body["tables"])]
+            tables = _unique(
+                (_levels(one["levels"], at_least=2), _entry(one))
+                for one in map(mapping, items(body["tables"]))
+            )
+            if len({entry.id for entry in tables.values()}) < len(tables):
+                raise ValueError("two tables have the same id")
             return cls(
                 version=count(body["version"]),
                 changes=tuple(text(each) for each in items(body["changes"])),
-                namespaces={
-                    _levels(one["levels"]): frozen_map(_texts(one["properties"])) for one in namespaces
-                },
-                tables={
-                    _levels(one["levels"]): TableEntry(
-                        id=text(one["id"]), metadata_location=text(one["metadata_location"])
-                    )
-                    for one in tables
-                },
+                namespaces=_unique(
+                    (_levels(one["levels"]), frozen_map(_texts(one["properties"])))
+                    for one in map(mapping, items(body["namespaces"]))
+                ),
+                tables=tables,
                 etag=etag,
             )
 
         return build(document, make)
 
 
-def _levels(value: object) -> Levels:
+def _entry(one: Mapping[str, object]) -> TableEntry:
+    id = path(one["id"])
+    if "/" in id:
+        raise ValueError(f"{id!r} is not the id of a table")
+    return TableEntry(id=id, metadata_location=text(one["metadata_location"]))
+
+
+def _unique(named: Iterable[tuple[Levels, V]]) -> dict[Levels, V]:
+    found: dict[Levels, V] = {}
+    for levels, value in named:
+        if levels in found:
+            raise ValueError(f"{show(levels)!r} is there twice")
+        found[levels] = value
+    return found
+
+
+def _levels(value: object, *, at_least: int = 1) -> Levels:
     levels = tuple(text(each) for each in items(value))
-    if not levels:
-        raise ValueError("a name has no levels")
+    if len(levels) < at_least:
+        raise ValueError(f"a name has {len(levels)} levels, not {at_least} or more")
     return levels
 
 

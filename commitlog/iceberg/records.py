@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
@@ -27,8 +29,11 @@ from commitlog.iceberg.model import (
     TableExists,
 )
 from commitlog.oplog.codec import Document, decode, encode
+from commitlog.oplog.torn_reads import read_record
 
 __all__ = ["CatalogRecords"]
+
+R = TypeVar("R", Names, Pointer)
 
 _NAMES = "names.json"
 _POINTERS = "pointers/"
@@ -44,7 +49,8 @@ class CatalogRecords:
     Args:
         store: the store of the records. All clients of a catalog enforce conditions in the same way.
         clock: slept on between tries.
-        backoff: the retry policy for changes of names that another client's change came before.
+        backoff: the retry policy for changes of names that another client's change came before. It also
+            gives the pauses after a damaged read; see `read_record`.
         new_id: makes the ids of tables and of changes.
 
     All methods may raise the errors of `ConditionalStore`, `CorruptRecord` and `FormatTooNew`.
@@ -67,11 +73,7 @@ class CatalogRecords:
 
     def names(self) -> Names:
         """Return the present names. A catalog without a record is empty. One request."""
-        try:
-            found = self._store.get(_NAMES)
-        except NotFound:
-            return Names()
-        return Names.from_document(decode(found.data, {NAMES}, path=_NAMES), etag=found.etag)
+        return self._get(_NAMES, NAMES, Names.from_document) or Names()
 
     def change(self, edit: Callable[[Names], Names]) -> None:
         """Replace the names by what `edit` makes of them, in one conditional write.
@@ -94,7 +96,7 @@ class CatalogRecords:
                 _NAMES,
                 changed.to_document(),
                 replacing=present.etag,
-                happened=lambda: change in self.names().changes,
+                happened=lambda: self.names().shows_change(change, present),
             )
 
         self._backoff.retry(
@@ -156,7 +158,7 @@ class CatalogRecords:
             pointer.moved(metadata_location).to_document(),
             replacing=pointer.etag,
             # A pointer that another writer moved after this one names this location, too.
-            happened=lambda: self._had(pointer.table, metadata_location),
+            happened=lambda: self._shows_move(pointer, metadata_location),
         )
 
     def pointer(self, entry: TableEntry) -> Pointer:
@@ -190,17 +192,22 @@ class CatalogRecords:
     # -- inside ------------------------------------------------------------------------------------
 
     def _read(self, table: str) -> Pointer | None:
-        path = _pointer_path(table)
-        try:
+        return self._get(_pointer_path(table), POINTER, partial(Pointer.from_document, table=table))
+
+    def _get(self, path: str, kind: str, parse: Callable[[Document, str], R]) -> R | None:
+        def read() -> R:
             found = self._store.get(path)
+            return parse(decode(found.data, {kind}, path=path), found.etag)
+
+        try:
+            return read_record(read, clock=self._clock, backoff=self._backoff)
         except NotFound:
             return None
-        return Pointer.from_document(decode(found.data, {POINTER}, path=path), etag=found.etag)
 
-    def _had(self, table: str, metadata_location: str) -> bool | None:
-        """Return whether a table had this location; None if it was dropped, and nothing shows it."""
-        present = self._read(table)
-        return None if present is None else present.had(metadata_location)
+    def _shows_move(self, pointer: Pointer, metadata_location: str) -> bool | None:
+        """Return whether the present pointer shows this move; None if nothing shows it any more."""
+        present = self._read(pointer.table)
+        return None if present is None else present.shows_move(metadata_location, pointer)
 
     def _write(
         self,
@@ -216,8 +223,8 @@ class CatalogRecords:
             path: path of the record.
             document: the record.
             replacing: the etag of the record that was read; None if there was none.
-            happened: returns whether the present record shows that this write happened; None if there is
-                no record any more.
+            happened: returns whether the present record shows that this write happened; None if it
+                cannot show it: the record was removed, or changed too often since.
         """
         data = encode(document)
         try:
@@ -235,7 +242,8 @@ class CatalogRecords:
             shown = _look(happened, refused)
             if shown is None:
                 raise OutcomeUnknown(
-                    f"{path!r} was removed while it was written: the table was dropped"
+                    f"nothing shows whether {path!r} was written: the table was dropped, or the record"
+                    " was changed too often since"
                 ) from refused
             if not shown:
                 raise

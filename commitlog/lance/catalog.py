@@ -1,30 +1,31 @@
 """Records of namespaces and tables, below ``_catalog/`` in the store.
 
 ``_catalog/a/b/_namespace.json`` is the namespace ``a.b``; ``_catalog/a/b/t.json`` its table ``t``, with
-the location of the table's directory. A directory is never used for two tables: a table that is created
-again gets another one, so a late write of the earlier table cannot reach it.
+the location of the table's directory. A table that is created again gets another directory, so a late
+write of the earlier table cannot reach it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from attrs import field, frozen
 
 from commitlog._util.frozen_map import FrozenMap, frozen_map
+from commitlog._util.retry import Backoff
+from commitlog.clock import Clock, SystemClock
 from commitlog.commit import ConditionalStore
-from commitlog.errors import (
-    AlreadyExists,
-    ConfigurationError,
-    CorruptRecord,
-    DirectoryNotEmpty,
-)
-from commitlog.oplog.codec import ADVICE, Document, decode, encode
+from commitlog.errors import AlreadyExists, ConfigurationError, DirectoryNotEmpty
+from commitlog.oplog.codec import Document, decode, encode
+from commitlog.oplog.torn_reads import read_record
+from commitlog.oplog.validate import build, mapping, path, text
 from commitlog.paths import check_path, join
 
 __all__ = ["Catalog", "TableRecord"]
+
+T = TypeVar("T")
 
 _ROOT: Final = "_catalog"
 _NAMESPACE: Final = "_namespace.json"
@@ -52,6 +53,19 @@ class TableRecord:
     properties: Mapping[str, str] = field(default=_EMPTY, converter=frozen_map)
     etag: str = field(default="", eq=False)
 
+    @classmethod
+    def from_document(cls, document: Document, etag: str) -> TableRecord:
+        """Return the table in a record. Raises `CorruptRecord`."""
+        body = document.body
+        return build(
+            document,
+            lambda: cls(
+                location=_outside_catalog(path(body["location"])),
+                properties=_properties(body),
+                etag=etag,
+            ),
+        )
+
 
 class Catalog:
     """The namespaces and tables of a store. Nothing is cached. Thread-safe.
@@ -59,6 +73,8 @@ class Catalog:
     Args:
         store: the store of the records and tables.
         new_id: makes unique ids, for the directories of tables.
+        clock: slept on between two reads of a damaged record.
+        backoff: the retry policy of such reads; see `read_record`.
 
     The id of a namespace or table is the list of its names, from the outermost namespace; the root
     namespace has the empty id, and always exists.
@@ -67,15 +83,25 @@ class Catalog:
     removed only if it is the one that was read.
 
     Non-guarantees: a namespace that is dropped while a table is declared in it may be gone, and the
-    table there; declare the namespace again. Removing a table's files is not one step.
+    table there; declare the namespace again. Removing a table's files is not one step. Nothing prevents
+    that one directory is registered as two tables: then dropping one removes the files of both.
 
     All methods raise `ConfigurationError` for an id that is not valid, and the errors of
     `ConditionalStore`.
     """
 
-    def __init__(self, store: ConditionalStore, *, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        store: ConditionalStore,
+        *,
+        new_id: Callable[[], str],
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
         self._store = store
         self._new_id = new_id
+        self._clock = SystemClock() if clock is None else clock
+        self._backoff = Backoff() if backoff is None else backoff
 
     # -- namespaces --------------------------------------------------------------------------------
 
@@ -90,12 +116,17 @@ class Catalog:
         )
 
     def namespace(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the properties of a namespace. Raises `NotFound`."""
+        """Return the properties of a namespace.
+
+        Raises `NotFound`, `CorruptRecord`, `FormatTooNew`.
+        """
         if not names:
             return _EMPTY
-        path = _namespace_path(names)
-        found = self._store.get(path)
-        return _properties(decode(found.data, {_NAMESPACE_KIND}, path=path))
+
+        def parse(document: Document, etag: str) -> Mapping[str, str]:
+            return build(document, lambda: _properties(document.body))
+
+        return self._read(_namespace_path(names), _NAMESPACE_KIND, parse)
 
     def drop_namespace(self, names: Sequence[str]) -> None:
         """Remove an empty namespace.
@@ -128,6 +159,14 @@ class Catalog:
             tables += [file.removesuffix(_SUFFIX) for file in files if file != _NAMESPACE]
         return sorted(namespaces), sorted(tables)
 
+    def _read(self, path: str, kind: str, parse: Callable[[Document, str], T]) -> T:
+        def read() -> T:
+            found = self._store.get(path)
+            return parse(decode(found.data, {kind}, path=path), found.etag)
+
+        # A dropped name may be used again while its record is read.
+        return read_record(read, clock=self._clock, backoff=self._backoff)
+
     def _check_namespace(self, names: Sequence[str]) -> None:
         if names:
             self._store.head(_namespace_path(names))
@@ -156,22 +195,17 @@ class Catalog:
             inner = "/".join(names)
             location = f"{inner}-{self._new_id()[:_ID_DIGITS]}.lance"
         check_path(location)
-        if location.split("/", 1)[0] == _ROOT:
-            raise ConfigurationError(f"a table cannot be in {_ROOT!r}, which has the catalog")
+        try:
+            _outside_catalog(location)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
         body = {"location": location, "properties": dict(properties)}
         result = self._store.put_if_absent(path, encode(Document(_TABLE_KIND, body)), content_type=_JSON)
         return TableRecord(location=location, properties=properties, etag=result.etag)
 
     def table(self, names: Sequence[str]) -> TableRecord:
         """Return the record of a table. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
-        path = _table_path(names)
-        found = self._store.get(path)
-        document = decode(found.data, {_TABLE_KIND}, path=path)
-        location = document.body.get("location")
-        if not isinstance(location, str):
-            raise CorruptRecord(f"{path!r} has no location. {ADVICE}")
-        check_path(location)
-        return TableRecord(location=location, properties=_properties(document), etag=found.etag)
+        return self._read(_table_path(names), _TABLE_KIND, TableRecord.from_document)
 
     def remove(self, names: Sequence[str]) -> TableRecord:
         """Remove the record of a table, and return it. Its files stay.
@@ -223,11 +257,14 @@ def _table_path(names: Sequence[str]) -> str:
     return join(_directory(names[:-1]), f"{names[-1]}{_SUFFIX}")
 
 
-def _properties(document: Document) -> Mapping[str, str]:
-    found = document.body.get("properties", {})
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise CorruptRecord(f"{document.path!r} has properties that are not texts. {ADVICE}")
-    return found
+def _properties(body: Mapping[str, object]) -> Mapping[str, str]:
+    return {text(name): text(value) for name, value in mapping(body["properties"]).items()}
+
+
+def _outside_catalog(location: str) -> str:
+    if location.split("/", 1)[0] == _ROOT:
+        raise ValueError(f"a table cannot be in {_ROOT!r}, which has the catalog")
+    return location
 
 
 def _show(names: Sequence[str]) -> str:

@@ -181,7 +181,7 @@ class CommitlogNamespace(LanceNamespace):
             probe_report=probe_report,
             clock=clock,
         )
-        self._catalog = Catalog(self._store, new_id=new_id)
+        self._catalog = Catalog(self._store, new_id=new_id, clock=clock)
         # The directory of a table's id, as last read; for reads only.
         self._locations: dict[tuple[str, ...], str] = {}
 
@@ -328,7 +328,8 @@ class CommitlogNamespace(LanceNamespace):
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
         """Add a table that Lance has written below the root, under its URI or its path there.
 
-        Stop all writers that commit to it by its URI first.
+        Stop all writers that commit to it by its URI first. Register a directory as one table only, and
+        none that contains another table: `drop_table` removes all files in it.
         """
         fields = _fields(request)
         names = _names(fields)
@@ -359,7 +360,7 @@ class CommitlogNamespace(LanceNamespace):
         )
 
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
-        """Remove a table, and then its files.
+        """Remove a table, and then all files in its directory.
 
         If it is interrupted in between, or its outcome is unknown, files remain in the table's
         directory, which nothing uses any more.

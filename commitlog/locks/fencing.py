@@ -21,13 +21,16 @@ from commitlog.errors import (
     PreconditionFailed,
     StaleToken,
 )
-from commitlog.locks.records import read_whole
+from commitlog.oplog.torn_reads import read_record, read_whole
 from commitlog.stores.api import PutResult, same_etag
 
 __all__ = ["FORMAT", "FencedObject", "FencedStore"]
 
 #: Format of the first line of an object whose token is in its content.
 FORMAT = 1
+
+#: All tokens are below this.
+_MAX_TOKEN = 2**63
 
 #: The metadata key of the token.
 _METADATA = "commitlog-fence"
@@ -81,7 +84,8 @@ class FencedStore:
     holder may land until the first write of the next one. So a holder reads what it depends on after its
     first write, or calls `claim` first, or replaces what it read by `put_if_match`. Plain writes and
     deletions of the path are not fenced; this class has no deletion, because a deleted object has no
-    token. Write an empty object instead.
+    token. Write an empty object instead. On a server with torn reads (docs/stores.md), `get` may return
+    data that are cut, if the object is replaced meanwhile; `claim` and `put_if_match` do not use them.
 
     >>> import commitlog
     >>> fenced = FencedStore(commitlog.connect("memory://"))
@@ -114,18 +118,15 @@ class FencedStore:
         self._new_id = new_id
 
     def get(self, path: str) -> FencedObject:
-        """Return an object with its token. Raises `NotFound`.
+        """Return an object with its token.
 
-        Raises `CorruptRecord` if its token is to be in its content, and is not there, and
-        `FormatTooNew`.
+        Raises:
+            NotFound: there is no object.
+            CorruptRecord: it has no valid token. It was left as it is.
+            FormatTooNew: a newer version of this library wrote it.
+            Conflict: others replaced it in every try.
         """
-        found = read_whole(self._store, path, clock=self._clock, backoff=self._backoff)
-        if not self._in_content:
-            token = self._token_of(path, found.metadata)
-            return FencedObject(path=path, data=found.data, token=token, etag=found.etag)
-        header = self._header(path, found.data)
-        data = found.data[header.end() :]
-        return FencedObject(path=path, data=data, token=int(header[2]), etag=found.etag)
+        return read_record(lambda: self._get(path), clock=self._clock, backoff=self._backoff)
 
     def put(self, path: str, data: bytes, *, token: int) -> PutResult:
         """Store an object, whatever is there, unless a larger token is.
@@ -134,6 +135,7 @@ class FencedStore:
             StaleToken: the object has a larger token; nothing was written.
             PreconditionFailed, AlreadyExists: others wrote it again and again; nothing was written.
             OutcomeUnknown: see `ConditionalStore.put_if_match`.
+            CorruptRecord, FormatTooNew: as `get`; nothing was written.
         """
 
         def write() -> PutResult:
@@ -157,6 +159,7 @@ class FencedStore:
             StaleToken: the object has a larger token; nothing was written.
             PreconditionFailed: it has another etag, or does not exist; nothing was written.
             OutcomeUnknown: see `ConditionalStore.put_if_match`.
+            CorruptRecord, FormatTooNew: as `get`; nothing was written.
         """
         try:
             found = self._look(path)
@@ -181,7 +184,14 @@ class FencedStore:
         """Store the token with the present content, and return the object as it is then.
 
         Afterwards, no earlier holder can change the object. Call it before reading what the work under a
-        lock depends on. Raises `NotFound`, and otherwise as `put`.
+        lock depends on.
+
+        Raises:
+            NotFound: there is no object.
+            StaleToken: the object has a larger token; nothing was written.
+            PreconditionFailed: others wrote it again and again; nothing was written.
+            OutcomeUnknown: see `ConditionalStore.put_if_match`.
+            CorruptRecord, FormatTooNew: as `get`.
         """
 
         def write() -> FencedObject:
@@ -200,8 +210,20 @@ class FencedStore:
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _get(self, path: str) -> FencedObject:
+        found = read_whole(self._store, path, clock=self._clock, backoff=self._backoff)
+        if not self._in_content:
+            token = self._token_of(path, found.metadata)
+            return FencedObject(path=path, data=found.data, token=token, etag=found.etag)
+        header = self._header(path, found.data)
+        data = found.data[header.end() :]
+        return FencedObject(path=path, data=data, token=int(header[2]), etag=found.etag)
+
     def _look(self, path: str) -> FencedObject:
         """Return an object without its data."""
+        return read_record(lambda: self._get_token(path), clock=self._clock, backoff=self._backoff)
+
+    def _get_token(self, path: str) -> FencedObject:
         info = self._store.head(path)
         if not self._in_content:
             token = self._token_of(path, info.metadata)
@@ -225,7 +247,7 @@ class FencedStore:
             )
 
     def _prepared(self, data: bytes, token: int) -> tuple[bytes, Mapping[str, str]]:
-        if type(token) is not int or not 0 <= token < 2**63:
+        if type(token) is not int or not 0 <= token < _MAX_TOKEN:
             raise ConfigurationError(f"token is {token!r}; it must be an int of 0 or more: lock.token")
         if self._in_content:
             return b"commitlog-fence %d %d %s\n%s" % (FORMAT, token, self._new_id().encode(), data), {}
@@ -238,7 +260,7 @@ class FencedStore:
                 f"{path!r} has format {int(header[1])}, and this library reads up to {FORMAT}: upgrade"
                 " it"
             )
-        if header is None or header[2] is None:
+        if header is None or header[2] is None or int(header[2]) >= _MAX_TOKEN:
             raise CorruptRecord(
                 f"{path!r} does not begin with a token: it was not written by a FencedStore that keeps"
                 " tokens in the content. It was left as it is; use another path, or keep='metadata'"
@@ -247,7 +269,7 @@ class FencedStore:
 
     def _token_of(self, path: str, metadata: Mapping[str, str]) -> int:
         text = metadata.get(_METADATA, "0")
-        if not re.fullmatch("[0-9]{1,19}", text):
+        if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= _MAX_TOKEN:
             raise CorruptRecord(
                 f"the token of {path!r} is {text!r}. It was left as it is; write it again"
             )

@@ -20,12 +20,12 @@ from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
     Conflict,
-    CorruptRecord,
     NotFound,
     PreconditionFailed,
 )
 from commitlog.oplog.codec import Document, decode, encode
-from commitlog.stores.api import ObjectData, same_etag
+from commitlog.oplog.torn_reads import read_record, read_whole
+from commitlog.oplog.validate import build, text
 from commitlog.tables.api import (
     ConditionFailed,
     InFlight,
@@ -35,7 +35,7 @@ from commitlog.tables.api import (
     TableCondition,
 )
 
-__all__ = ["LOCK_SCHEMA", "Place", "key_of", "open_records", "read_whole"]
+__all__ = ["LOCK_SCHEMA", "Place", "key_of", "open_records"]
 
 #: The schema of a table of locks, for `commitlog.tables.open_table`. It is that of leases, so one table
 #: can have both.
@@ -106,12 +106,11 @@ class ObjectRecords:
     def _look(self, key: Key) -> _Version:
         def read() -> _Version:
             found = read_whole(self._store, key.hash, clock=self._clock, backoff=self._backoff)
-            return _Version(dict(decode(found.data, {_KIND}, path=found.path).body), found.etag)
+            document = decode(found.data, {_KIND}, path=found.path)
+            return _Version(build(document, lambda: _item(document, key)), found.etag)
 
         try:
-            # A record that is replaced while it is read may arrive cut to the length of the one before,
-            # as from JuiceFS's gateway. Read again, it is whole.
-            version = self._known[key] = self._backoff.retry(self._clock, read, on=CorruptRecord)
+            version = self._known[key] = read_record(read, clock=self._clock, backoff=self._backoff)
         except NotFound:
             return _ABSENT
         return version
@@ -123,13 +122,20 @@ class ObjectRecords:
         seen = self._known.pop(key, None)
         if seen is None or not condition.holds(seen.item):
             seen = self._look(key)
+        refused = 0
         while condition.holds(seen.item):
             try:
                 if seen.item is None:
                     result = self._store.put_if_absent(key.hash, body)
                 else:
                     result = self._store.put_if_match(key.hash, body, etag=seen.etag)
-            except (AlreadyExists, PreconditionFailed):
+            except (AlreadyExists, PreconditionFailed) as error:
+                refused += 1
+                if refused == self._backoff.tries:
+                    raise Conflict(
+                        f"the record of the lock {key.hash!r} is unchanged, but the store refused to"
+                        f" replace it {refused} times ({error}); nothing was written"
+                    ) from error
                 seen = self._look(key)
             else:
                 if result.etag:
@@ -142,19 +148,11 @@ class ObjectRecords:
         )
 
 
-def read_whole(store: ConditionalStore, path: str, *, clock: Clock, backoff: Backoff) -> ObjectData:
-    """Return an object whose content is at least as new as its etag and metadata.
-
-    A gateway that reads them one after the other, as JuiceFS's does, may return the etag of one version
-    with the content of an earlier one. So the etag is read first. If the object is being replaced all
-    the time, `Conflict` is raised in the end. Raises `NotFound`.
-    """
-
-    def read() -> ObjectData:
-        before = store.head(path)
-        found = store.get(path)
-        if not same_etag(before.etag, found.etag):
-            raise Conflict(f"{path!r} was replaced again and again while it was read; try again")
-        return found
-
-    return backoff.retry(clock, read, on=Conflict)
+def _item(document: Document, key: Key) -> Item:
+    """Return the record of `key`. The types of numbers are left to `LeaseRecord`."""
+    item = {
+        name: text(value) if isinstance(value, str) else value for name, value in document.body.items()
+    }
+    if (item.get("path"), item.get("etag")) != (key.hash, key.range):
+        raise ValueError(f"it is the record of {item.get('path')!r}")
+    return item

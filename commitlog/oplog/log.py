@@ -24,6 +24,7 @@ from attrs import evolve, field, frozen
 
 from commitlog._util.concurrency import OpenExecutor, in_order
 from commitlog._util.ids import random_id
+from commitlog._util.retry import Backoff
 from commitlog._util.tracing import traced
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
@@ -39,6 +40,7 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import Document
 from commitlog.oplog.record_directory import ListedRecord, NameRange, RecordDirectory
+from commitlog.oplog.torn_reads import read_record
 from commitlog.oplog.validate import build, mapping, moment
 from commitlog.paths import join
 
@@ -128,6 +130,7 @@ class OperationLog:
         new_id: makes the unique part of an operation's id.
         open_executor: opens an executor to read several entries in parallel; None: entries are read one
             after the other.
+        backoff: the retry policy of reads of a damaged decision; see `read_record`.
 
     Attributes:
         prefix, retention: as given.
@@ -149,6 +152,7 @@ class OperationLog:
         retention: float = 86_400.0,
         new_id: Callable[[], str] = random_id,
         open_executor: OpenExecutor | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         if retention <= 0:
             raise ConfigurationError(f"retention is {retention} seconds; it must be more than 0")
@@ -158,6 +162,7 @@ class OperationLog:
         self._clock: Clock = SystemClock() if clock is None else clock
         self._new_id = new_id
         self._open_executor = open_executor
+        self._backoff = Backoff() if backoff is None else backoff
         self._pending = RecordDirectory(store, join(prefix, _PENDING), frozenset({"operation"}))
         self._decided = RecordDirectory(store, join(prefix, _DECIDED), frozenset({"decision"}))
         self._drifted: list[str] = []
@@ -423,6 +428,7 @@ class OperationLog:
             retention=self.retention,
             new_id=self._new_id,
             open_executor=self._open_executor,
+            backoff=self._backoff,
         )
 
     def compact(
@@ -480,7 +486,7 @@ class OperationLog:
             elif limit is None or len(old) < limit:
                 old.append(entry)
         for name in left:
-            self._decided.note(name, _REDATED)
+            self._redate(name)
         self._pending.remove_all(left)
         if save is not None:
             bound = min(undecided.values(), default=math.inf) - self.retention / 4
@@ -596,7 +602,7 @@ class OperationLog:
 
     def _take_back(self, operation: Operation) -> bool:
         """Remove the decision just written if there was an earlier one; return whether there was."""
-        if self._pending.exists(operation.id) or self._decided.get(operation.id).body.get(_REDATED):
+        if self._pending.exists(operation.id) or self._get_decided(operation.id).body.get(_REDATED):
             return False
         self._decided.remove(operation.id)
         return True
@@ -611,11 +617,18 @@ class OperationLog:
         return _operation(id, self._pending.get(id))
 
     def _read_decided(self, id: str) -> Operation:
-        document = self._decided.get(id)
+        document = self._get_decided(id)
         return evolve(
             _operation(id, document),
             decision=build(document, lambda: Decision(document.body["decision"])),
         )
+
+    def _get_decided(self, id: str) -> Document:
+        # `compact` may replace it meanwhile.
+        return read_record(lambda: self._decided.get(id), clock=self._clock, backoff=self._backoff)
+
+    def _redate(self, id: str) -> None:
+        read_record(lambda: self._decided.note(id, _REDATED), clock=self._clock, backoff=self._backoff)
 
     def _now(self) -> float:
         return self._pending.now(self._clock)

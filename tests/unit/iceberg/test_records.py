@@ -9,7 +9,13 @@ import pytest
 
 from commitlog._util.retry import Backoff
 from commitlog.commit import ConditionalStore
-from commitlog.errors import Conflict, CorruptRecord, FormatTooNew, PreconditionFailed
+from commitlog.errors import (
+    Conflict,
+    CorruptRecord,
+    FormatTooNew,
+    OutcomeUnknown,
+    PreconditionFailed,
+)
 from commitlog.iceberg.model import (
     NAMES,
     REMEMBERED,
@@ -24,8 +30,10 @@ from commitlog.iceberg.model import (
 )
 from commitlog.iceberg.records import CatalogRecords
 from commitlog.oplog.codec import Document, decode, encode
+from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
+from support.torn_store import TornStore
 
 ENTRY = TableEntry(id="1", metadata_location="file:///m0")
 
@@ -96,13 +104,19 @@ def test_records_are_read_as_they_were_written() -> None:
         names = names.changed(f"change {number}")
     assert len(names.changes) == REMEMBERED and names.changes[0] == f"change {REMEMBERED}"
     document = decode(encode(names.to_document()), {NAMES}, path="names.json")
-    assert Names.from_document(document, etag="e") == names
-    pointer = Pointer(table="1", metadata_location="m0")
+    assert Names.from_document(document, "e") == names
+    pointer = first = Pointer(table="1", metadata_location="m0")
     for number in range(REMEMBERED + 1):
         pointer = pointer.moved(f"m{number + 1}")
     assert pointer.version == REMEMBERED + 1
-    assert pointer.had("m1") and not pointer.had("m0")
-    assert Pointer.from_document(pointer.to_document(), etag="e") == pointer
+    assert Pointer.from_document(pointer.to_document(), "e", table="1") == pointer
+    assert pointer.shows_move("m1", first)
+    # After 33 moves, "m0" may have been a move after the first one only if there was one more.
+    assert pointer.shows_move("other", first) is False
+    assert pointer.moved("more").shows_move("other", first) is None
+    assert names.shows_change(f"change {REMEMBERED}", NAMES_BEFORE)
+    assert names.shows_change("other", NAMES_BEFORE.changed("x")) is False
+    assert names.shows_change("other", NAMES_BEFORE) is None
 
 
 @pytest.mark.parametrize(
@@ -203,3 +217,38 @@ def test_leftovers_are_pointers_without_a_name(store: ConditionalStore) -> None:
     records.remove("1")
     assert records.leftovers() == []
     assert records.pointer(entry).metadata_location == ENTRY.metadata_location
+
+
+def test_records_that_are_replaced_while_they_are_read_are_read_again() -> None:
+    """Each may be cut to the length of the one before. A record that stays damaged is corrupt."""
+    clock = ManualClock()
+    memory = TornStore(clock=clock)
+    records = CatalogRecords(ConditionalStore(memory, clock=clock), clock=clock)
+    records.change(lambda names: names.create_namespace(("a",), {}).create_table(("a", "t"), ENTRY))
+    records.move(records.find(("a", "t")), "file:///m1")
+    for read in (records.names, lambda: records.find(("a", "t")), lambda: records.pointer(ENTRY)):
+        memory.torn = 1
+        assert read()
+        assert not memory.torn
+        memory.torn = 1_000
+        with pytest.raises(CorruptRecord, match="left as it is"):
+            read()
+        assert memory.torn == 1_000 - TRIES
+
+
+def test_a_pointer_of_another_table_is_corrupt(store: ConditionalStore) -> None:
+    """Otherwise a commit would move the pointer of that table."""
+    records = filled(store)
+    store.put("pointers/1.json", encode(Pointer(table="2", metadata_location="m").to_document()))
+    with pytest.raises(CorruptRecord, match="it is the pointer of table '2'"):
+        records.find(("a", "t"))
+
+
+def test_a_refusal_that_no_record_explains_any_more_is_unknown(store: ConditionalStore) -> None:
+    """The first of two equal requests may have moved the pointer, before many other moves."""
+    records = filled(store)
+    before = records.find(("a", "t"))
+    for number in range(REMEMBERED + 2):
+        records.move(records.find(("a", "t")), f"m{number}")
+    with pytest.raises(OutcomeUnknown, match="changed too often"):
+        records.move(before, "late")

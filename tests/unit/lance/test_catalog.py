@@ -15,7 +15,10 @@ from commitlog.errors import (
     NotFound,
 )
 from commitlog.lance.catalog import Catalog
+from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores import MemoryStore
+from commitlog.testing import ManualClock
+from support.torn_store import TornStore
 
 
 @pytest.fixture
@@ -111,3 +114,20 @@ def test_a_damaged_record_is_reported(store: ConditionalStore, catalog: Catalog)
     store.put("_catalog/t.json", b'{"format": 1}')
     with pytest.raises(CorruptRecord):
         catalog.table(["t"])
+
+
+def test_records_that_are_replaced_while_they_are_read_are_read_again() -> None:
+    """A dropped name may be used again meanwhile. A record that stays damaged is corrupt."""
+    clock = ManualClock()
+    memory = TornStore(clock=clock)
+    catalog = Catalog(ConditionalStore(memory, clock=clock), new_id=lambda: "1", clock=clock)
+    catalog.create_namespace(["a"], {"x": "1"})
+    catalog.declare(["a", "t"])
+    for read in (lambda: catalog.namespace(["a"]), lambda: catalog.table(["a", "t"])):
+        memory.torn = 1
+        assert read()
+        assert not memory.torn
+        memory.torn = 1_000
+        with pytest.raises(CorruptRecord, match="left as it is"):
+            read()
+        assert memory.torn == 1_000 - TRIES

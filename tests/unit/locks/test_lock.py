@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from commitlog._util.background import Foreground
 from commitlog._util.retry import Backoff
@@ -15,18 +16,22 @@ from commitlog.commit import ConditionalStore
 from commitlog.commit.record import NEVER
 from commitlog.errors import (
     ConfigurationError,
+    Conflict,
     CorruptRecord,
     LockLost,
     LockNotHeld,
     OutcomeUnknown,
+    PreconditionFailed,
     Unavailable,
 )
 from commitlog.locks import LOCK_SCHEMA, Lock, LockSettings
+from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores import MemoryStore
-from commitlog.stores.api import ObjectData
+from commitlog.stores.api import PutResult
 from commitlog.tables import InFlight, Item, MemoryTable, TableCondition
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
+from support.torn_store import TornStore
 
 SETTINGS = LockSettings(timeout=10, margin=2, heartbeat=2)
 
@@ -427,25 +432,52 @@ def test_an_object_that_is_no_lock_is_refused(clock: ManualClock) -> None:
 
 
 def test_a_record_that_was_replaced_while_it_was_read_is_read_again(clock: ManualClock) -> None:
-    """A server may cut it to the length of the record before, once."""
-
-    class Cutting(MemoryStore):
-        cut = 0
-
-        def get(self, path: str, **options: Any) -> ObjectData:
-            found = super().get(path, **options)
-            if not self.cut:
-                return found
-            self.cut -= 1
-            return evolve(found, data=found.data[:-20])
-
-    memory = Cutting(clock=clock)
+    """It may be cut to the length of the record before. A record that stays damaged is corrupt."""
+    memory = TornStore(clock=clock)
     store = ConditionalStore(memory, clock=clock)
     first, second = (Lock(store, "a", settings=SETTINGS, clock=clock) for _ in range(2))
     first.acquire()
-    memory.cut = 1
+    memory.torn = 1
     assert not second.acquire(blocking=False)
-    assert not memory.cut
-    memory.cut = 1_000
+    assert not memory.torn
+    memory.torn = 1_000
     with pytest.raises(CorruptRecord, match="left as it is"):
         second.acquire(blocking=False)
+    assert memory.torn == 1_000 - TRIES
+
+
+@pytest.mark.parametrize("body", [{"path": "b"}, {"holder": "\ud800"}, {"token": -1}, {"token": 10**14}])
+def test_a_damaged_record_of_a_lock_is_refused(clock: ManualClock, body: dict[str, Any]) -> None:
+    """It is that of another lock, or holds a value that no lock has written."""
+    store = ConditionalStore(MemoryStore(clock=clock), clock=clock)
+    with Lock(store, "a", clock=clock):
+        stored = json.loads(store.get("a").data)
+    fields = {name: value for name, value in stored.items() if name != "checksum"} | body
+    # Escapes are not in the canonical form, but have a checksum, too.
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    store.put("a", f'{{"checksum":"{digest}",{text[1:]}'.encode())
+    with pytest.raises(CorruptRecord):
+        Lock(store, "a", clock=clock).acquire(blocking=False)
+
+
+def test_a_store_that_refuses_every_write_does_not_hang_a_lock(clock: ManualClock) -> None:
+    """It spells etags otherwise in conditions than in answers."""
+
+    class Refusing(ConditionalStore):
+        def put_if_match(self, path: str, *args: Any, **options: Any) -> PutResult:
+            raise PreconditionFailed(f"{path!r} has another etag")
+
+    store = Refusing(MemoryStore(clock=clock), clock=clock)
+    lock = Lock(store, "a", settings=SETTINGS, clock=clock)
+    lock.acquire()
+    assert lock.renew()  # the heartbeat failed, and the lock is held until it runs out
+    lock.release()
+    clock.advance(1_000)
+    with pytest.raises(Conflict, match="nothing was written"):
+        Lock(store, "a", settings=SETTINGS, clock=clock).break_holder(lock_token(store), wait=False)
+
+
+def lock_token(store: ConditionalStore) -> int:
+    """Return the token in the record of the lock."""
+    return int(json.loads(store.get("a").data)["token"])

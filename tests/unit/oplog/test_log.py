@@ -23,11 +23,13 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog import Decision, Operation, OperationLog
-from commitlog.oplog.codec import Document
+from commitlog.oplog.codec import Document, encode
+from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores import InFlight, ObjectData, ObjectStore, Observation
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from support.outputs import PLACES, Death, HookedStore, Once, Place, open_place
+from support.torn_store import TornStore
 
 COMMITTED, ROLLED_BACK = Decision.COMMITTED, Decision.ROLLED_BACK
 HOUR = 3600.0
@@ -681,3 +683,25 @@ def test_ranges_have_equal_lengths(log: OperationLog, clock: ManualClock) -> Non
         with log.run({}):
             clock.advance(1)
     assert [len([*log.decided_names(each)]) for each in log.ranges(4)] == [10, 10, 10, 10]
+
+
+def test_a_decision_that_a_compaction_replaces_meanwhile_is_read_again(clock: ManualClock) -> None:
+    """It may be cut to its earlier length. A decision that stays damaged is corrupt."""
+    store = TornStore(clock=clock)
+    log = OperationLog(ConditionalStore(store, clock=clock), "log", clock=clock, retention=HOUR)
+    operation = log.begin({"what": "x"})
+    log.decide(operation, COMMITTED)
+    store.torn = 1
+    assert log.decision(operation.id) is COMMITTED
+    assert not store.torn
+    # The process that decided it died before it removed the pending entry.
+    pending = encode(Document("operation", {"time": operation.time, "operation": {"what": "x"}}))
+    store.put(f"log/pending/{operation.id}.json", pending)
+    clock.advance(2 * HOUR)
+    store.torn = 1
+    log.compact()
+    assert not store.torn and not list(log.pending())
+    store.torn = 1_000
+    with pytest.raises(CorruptRecord, match="left as it is"):
+        log.decision(operation.id)
+    assert store.torn == 1_000 - TRIES
