@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from commitlog._util.background import Foreground
 from commitlog.commit import ConditionalStore, ProbeReport
 from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
@@ -27,7 +28,9 @@ from commitlog.errors import (
     JobAlreadyCommitted,
     NotFound,
     PreconditionFailed,
+    StaleToken,
 )
+from commitlog.iceberg.records import CatalogRecords
 from commitlog.ingest import (
     INGEST_SCHEMA,
     Cleaned,
@@ -38,6 +41,9 @@ from commitlog.ingest import (
 )
 from commitlog.ingest.offset import Offset
 from commitlog.ingest.source_state import SourceState
+from commitlog.lance.catalog import Catalog as LanceCatalog
+from commitlog.lance.versions import TableVersions
+from commitlog.locks import LOCK_SCHEMA, Election, FencedStore, Holder, Lock, Semaphore
 from commitlog.namespace import DirectoryCommitter, Namespace
 from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.namespace.partitioned.dataset import SerialEngine
@@ -61,6 +67,7 @@ from fixtures.formats.make import (
     FakeDynamo,
     Unenforced,
     ingest_settings,
+    lock_settings,
     namespace_world,
     prune,
 )
@@ -555,6 +562,126 @@ def test_the_files_of_a_source_are_cleaned(sample: Sample) -> None:
     assert left >= {"in/bad", "in/d", "in/e", "in/f"}
 
 
+# -- locks ---------------------------------------------------------------------------------------------
+
+
+@each("locks")
+@pytest.mark.parametrize("kind", ["store", "table"])
+def test_locks_go_on(sample: Sample, kind: str) -> None:
+    """A released lock is free, that of a dead holder is waited for, and tokens grow."""
+    clock, ids = sample.clock, Ids("later")
+    store = ConditionalStore(sample.store(clock, ids), clock=clock, new_id=ids, backoff=QUICK)
+    place = store if kind == "store" else sample.fill_table(memory_table(LOCK_SCHEMA))
+    released, held = (
+        Lock(
+            place,
+            f"{kind}/{name}",
+            settings=lock_settings(),
+            clock=clock,
+            backoff=QUICK,
+            new_id=ids,
+            background=Foreground(),
+        )
+        for name in ("released", "held")
+    )
+    tokens = sample.values["tokens"]
+    assert not released.locked()
+    assert released.acquire(blocking=False)
+    assert released.token > tokens[f"{kind}/released"]
+    assert held.holder() == Holder(token=tokens[f"{kind}/held"], description="host ü", timeout=20)
+    assert not held.acquire(timeout=39)
+    assert held.acquire(timeout=2), "twice the timeout has passed"
+    assert held.token > tokens[f"{kind}/held"]
+
+
+@each("locks")
+def test_elections_and_semaphores_go_on(sample: Sample) -> None:
+    """The leader and the holders of permits are seen, and one permit is free."""
+    clock, ids = sample.clock, Ids("later")
+    store = ConditionalStore(sample.store(clock, ids), clock=clock, new_id=ids, backoff=QUICK)
+    leader = Election(store, "leader", clock=clock, backoff=QUICK, background=Foreground()).leader()
+    assert leader is not None and leader.description == "candidate"
+    permits = Semaphore(store, "loads", permits=3, clock=clock, backoff=QUICK, background=Foreground())
+    assert [holder.description for holder in permits.holders()] == ["loader 0", "loader 1"]
+    assert permits.acquire(blocking=False) and permits.slot == 2
+
+
+@each("locks")
+@pytest.mark.parametrize("keep", ["content", "metadata"])
+def test_fenced_objects_go_on(sample: Sample, keep: Any) -> None:
+    """The token of an earlier version counts."""
+    store = ConditionalStore(sample.store(sample.clock), clock=sample.clock, backoff=QUICK)
+    fenced = FencedStore(store, keep=keep, clock=sample.clock, backoff=QUICK)
+    path = f"fenced/{keep}"
+    found = fenced.get(path)
+    assert (found.data, found.token) == (b"2,a\n", 8)
+    with pytest.raises(StaleToken):
+        fenced.put(path, b"late", token=7)
+    assert fenced.claim(path, token=9).data == b"2,a\n"
+    fenced.put(path, b"3,a\n", token=9)
+    assert (fenced.get(path).data, fenced.get(path).token) == (b"3,a\n", 9)
+
+
+# -- catalogs ------------------------------------------------------------------------------------------
+
+
+def opened_iceberg(sample: Sample) -> CatalogRecords:
+    """Return the catalog of a sample, as a new client opens it."""
+    clock = sample.clock
+    store = ConditionalStore(sample.store(clock), clock=clock, backoff=QUICK)
+    return CatalogRecords(store, clock=clock, backoff=QUICK)
+
+
+@each("iceberg-catalog")
+def test_an_iceberg_catalog_goes_on(sample: Sample) -> None:
+    """All names and pointers are read and changed, and the pointer of the dropped table is found."""
+    records = opened_iceberg(sample)
+    names = records.names()
+    assert names.version == 7 and len(names.changes) == 7
+    assert names.namespaces_in(()) == [("sales",)]
+    assert names.namespaces_in(("sales",)) == [("sales", "a.b")]
+    assert names.properties(("sales",)) == {"owner": "ü", "x": ""}
+    assert names.tables_in(("sales",)) == [("sales", "new")]
+    new, moved = records.find(("sales", "new")), records.find(("sales", "a.b", "moved"))
+    assert (new.version, new.metadata_location) == (0, "s3://bucket/new/0.json")
+    assert (moved.version, moved.metadata_location) == (2, "s3://bucket/moved/2.json")
+    assert moved.previous == ("s3://bucket/moved/1.json", "s3://bucket/moved/0.json")
+    for table, pointer in ((("sales", "new"), new), (("sales", "a.b", "moved"), moved)):
+        records.move(pointer, "s3://bucket/later.json")
+        assert records.find(table).metadata_location == "s3://bucket/later.json"
+        assert records.find(table).version == pointer.version + 1
+    assert records.leftovers() == [sample.values["dropped"]]
+    records.drop(("sales", "new"))
+    assert len(records.names().changes) == 8
+
+
+@each("lance-catalog")
+def test_a_lance_catalog_goes_on(sample: Sample) -> None:
+    """All records are read, and the versions of both dead writers are created once."""
+    clock = sample.clock
+    store = ConditionalStore(sample.store(clock), clock=clock, backoff=QUICK)
+    catalog = LanceCatalog(store, new_id=Ids("later"), clock=clock, backoff=QUICK)
+    assert catalog.children([]) == (["raw"], ["declared", "registered"])
+    assert catalog.children(["raw"]) == (["web"], [])
+    assert catalog.namespace(["raw"]) == {"owner": "ü"}
+    assert catalog.table(["registered"]).location == "old.lance"
+    with pytest.raises(AlreadyExists):
+        catalog.declare(["declared"])
+    record = catalog.table(["raw", "web", "clicks"])
+    assert record.properties == {"x": "1"}
+    versions = TableVersions(store, record.location)
+    assert [manifest.version for manifest in versions.list()] == [2, 1]
+    _, second, third = sample.values["staged"]
+    assert versions.create(2, second).version == 2, "its answer was lost"
+    assert versions.create(3, third).version == 3
+    latest = versions.latest()
+    assert latest is not None and latest.version == 3
+    assert catalog.remove(["raw", "web", "clicks"]) == record
+    assert catalog.declare(["raw", "web", "clicks"]).location != record.location
+    old = TableVersions(store, "old.lance").latest()
+    assert old is not None and old.version == 1
+
+
 # -- local directories ---------------------------------------------------------------------------------
 
 
@@ -673,6 +800,38 @@ def later_report() -> object:
     return ProbeReport.from_json(stored.replace('"format": 2', '"format": 4'))
 
 
+def later_object(
+    name: str, path: str, read: Callable[[ConditionalStore], object]
+) -> Callable[[], object]:
+    """Return a function that reads an object of a sample that a later version wrote."""
+
+    def call() -> object:
+        sample = Sample.read(VERSION, name)
+        store = sample.store(sample.clock)
+        [found] = [info.path for info in store.list() if info.path.startswith(path)]
+        data = store.get(found).data
+        later = data.replace(b"commitlog-fence 1 ", b"commitlog-fence 2 ")
+        store.put(found, raised(data) if later == data else later)
+        return read(ConditionalStore(store, clock=sample.clock, backoff=QUICK))
+
+    return call
+
+
+def find_moved(store: ConditionalStore) -> object:
+    """Return the pointer of a table in the sample of an Iceberg catalog."""
+    return CatalogRecords(store, backoff=QUICK).find(("sales", "a.b", "moved"))
+
+
+def lance_record(names: list[str], *, table: bool) -> Callable[[ConditionalStore], object]:
+    """Return a function that reads a record of the sample of a Lance catalog."""
+
+    def read(store: ConditionalStore) -> object:
+        catalog = LanceCatalog(store, new_id=Ids("later"), backoff=QUICK)
+        return catalog.table(names) if table else catalog.namespace(names)
+
+    return read
+
+
 _LATER: dict[str, Callable[[], object]] = {
     "record": later_output("00000000000000000011.json", raised),
     "success": later_output("_SUCCESS", raised),
@@ -684,6 +843,18 @@ _LATER: dict[str, Callable[[], object]] = {
     "source": later_source,
     "position": later_position,
     "offset": later_offset,
+    "lock": later_object("locks", "store/held", lambda store: Lock(store, "store/held").holder()),
+    "fenced object": later_object(
+        "locks", "fenced/content", lambda store: FencedStore(store).get("fenced/content")
+    ),
+    "names of an Iceberg catalog": later_object("iceberg-catalog", "names.json", find_moved),
+    "pointer of an Iceberg table": later_object("iceberg-catalog", "pointers/09", find_moved),
+    "Lance table": later_object(
+        "lance-catalog", "_catalog/registered", lance_record(["registered"], table=True)
+    ),
+    "Lance namespace": later_object(
+        "lance-catalog", "_catalog/raw/_", lance_record(["raw"], table=False)
+    ),
 }
 
 
