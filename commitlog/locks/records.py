@@ -149,9 +149,14 @@ class ObjectRecords:
 
 
 def _item(document: Document, key: Key) -> Item:
-    """Return the record of `key`. The types of numbers are left to `LeaseRecord`."""
+    """Return the record of `key`. The types of numbers are left to `LeaseRecord`.
+
+    A field that is null is left out, because conditions take it for a value.
+    """
     item = {
-        name: text(value) if isinstance(value, str) else value for name, value in document.body.items()
+        name: text(value) if isinstance(value, str) else value
+        for name, value in document.body.items()
+        if value is not None
     }
     if (item.get("path"), item.get("etag")) != (key.hash, key.range):
         raise ValueError(f"it is the record of {item.get('path')!r}")

@@ -237,15 +237,16 @@ class Tenure:
             found = HeldLease(record=found.record, since=-math.inf)
         rate = self._lease_settings.max_clock_skew_rate
         for _ in range(self._backoff.tries):
+            if found is not None:
+                held = self._seen[slot] = self._since(slot, found)
+                left = held.reclaimable_at(rate) - self._clock.monotonic()
+                if held.record is not None and not held.record.released and left > 0:
+                    return left
+                found = self._request(claim, held.record)
             if found is None:
                 if self._take(slot, claim):
                     return None
                 found = HeldLease(record=claim.record, since=-math.inf)  # it ran out: renew it
-            held = self._seen[slot] = self._since(slot, found)
-            left = held.reclaimable_at(rate) - self._clock.monotonic()
-            if held.record is not None and not held.record.released and left > 0:
-                return left
-            found = self._request(claim, held.record)
         return self.settings.test_interval
 
     def _since(self, slot: int, found: HeldLease) -> HeldLease:

@@ -25,6 +25,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.locks import LOCK_SCHEMA, Lock, LockSettings
+from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores import MemoryStore
 from commitlog.stores.api import PutResult
@@ -481,3 +482,23 @@ def test_a_store_that_refuses_every_write_does_not_hang_a_lock(clock: ManualCloc
 def lock_token(store: ConditionalStore) -> int:
     """Return the token in the record of the lock."""
     return int(json.loads(store.get("a").data)["token"])
+
+
+def test_a_policy_without_repeated_tries_acquires_a_released_lock(clock: ManualClock) -> None:
+    """One request is enough to take the record over."""
+    store = ConditionalStore(MemoryStore(clock=clock), clock=clock)
+    for _ in range(2):
+        lock = Lock(store, "a", settings=SETTINGS, clock=clock, backoff=Backoff(tries=1))
+        assert lock.acquire(blocking=False)
+        lock.release()
+
+
+def test_a_record_with_a_field_that_is_null_is_broken(clock: ManualClock) -> None:
+    """The field counts as missing, also in the condition of the write that breaks it."""
+    store = ConditionalStore(MemoryStore(clock=clock), clock=clock)
+    lock = Lock(store, "a", settings=SETTINGS, clock=clock)
+    lock.acquire()
+    document = decode(store.get("a").data, {"lock"}, path="a")
+    store.put("a", encode(Document("lock", {**document.body, "owner": None})))
+    assert lock.break_holder(lock.token, wait=False)
+    assert not lock.locked()
