@@ -175,7 +175,7 @@ class Output:
         schema: str | Callable[[State], str] | None = None,
         visibility: Visibility | None = None,
         batch: Batch | None = None,
-        attempt: str | None = None,
+        attempt: str | Callable[[State], str] | None = None,
         base: int | None = None,
         replaces: Iterable[str] = (),
     ) -> Job:
@@ -201,7 +201,8 @@ class Output:
                 output have the same visibility; None: that of earlier jobs, or ``listed``.
             batch: the batch of a stream, in place of `job_id`: no batch is committed twice, nor after a
                 later one.
-            attempt: name of the attempt, from `new_attempt`; None: a new one.
+            attempt: name of the attempt, from `new_attempt`; or a function that chooses it from the same
+                state as `schema`. None: a new one.
             base: for an older attempt, the number of a record up to which it was not decided.
             replaces: paths of the files to replace, as in `DataFile.path`. The commit point checks that
                 they are all part of the output.
@@ -213,14 +214,18 @@ class Output:
             ConfigurationError: an argument is wrong, such as a job id that is not that of the batch.
             CorruptRecord: a record cannot be read.
         """
-        attempt = self.new_attempt() if attempt is None else attempt
+        # They may depend on the files, of which the head of the log tells nothing.
+        whole = callable(schema) or callable(attempt)
+        state = self._log.state() if whole else State()
+        if callable(attempt):
+            attempt = attempt(state)
+        elif attempt is None:
+            attempt = self.new_attempt()
         if job_id is None:
             job_id = attempt if batch is None else batch.job_id
         if batch is not None:
             batch.check_job_id(job_id)
-        if callable(schema):
-            # It may depend on the files, of which the head of the log tells nothing.
-            state = self._log.state()
+        if whole:
             head = self._log.cache.head_of(state, job_id, batch)
         else:
             head = self._log.cache.head(job_id, batch)

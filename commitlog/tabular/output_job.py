@@ -163,7 +163,8 @@ class OutputWriter:
         Raises:
             ConfigurationError: the columns do not fit the output.
             NotSupported: the output cannot hold a column.
-            JobAlreadyCommitted: the job is part of the output, by this writer or another one.
+            JobAlreadyCommitted: the job is part of the output, by this writer or another one, and all of
+                its files are visible now (else `PublishIncomplete`).
             AlreadyExists: the mode is ``error``, and there is data.
         """
         columns = pa.schema([])
@@ -181,13 +182,12 @@ class OutputWriter:
             )
 
         with self._open() as output:
-            state = output.state()
             job = output.begin(
                 self.job_id,
                 mode=self.mode,
                 schema=None if rows is None else schema,
                 visibility=self.visibility,
-                attempt=self._next_attempt(output, state),
+                attempt=lambda state: self._next_attempt(output, state),
             )
             if job.mode == "append" and not job.last_commit:
                 warn_of_foreign(output)
@@ -226,6 +226,7 @@ class OutputWriter:
         for attempt in attempts[:-1]:
             if state.committed(attempt):
                 record = next(record for record in output.log() if record.attempt == attempt)
+                output.snapshot()  # publishes its files, if its driver died before that
                 raise already_committed(record.job_id, record.version)
         return attempts[-1]
 

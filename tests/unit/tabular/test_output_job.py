@@ -19,9 +19,11 @@ from commitlog.errors import (
     JobAlreadyCommitted,
     OutcomeUnknown,
 )
-from commitlog.outputs import CommitRecord, Output, StagedFile
+from commitlog.outputs import CommitRecord, Output, StagedFile, State
+from commitlog.outputs.log import CommitLog
+from commitlog.outputs.publishing import Publisher
 from commitlog.tabular import OutputWriter
-from support.outputs import check_invariants
+from support.outputs import Death, check_invariants
 
 COLUMNS = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
@@ -76,6 +78,48 @@ def test_only_one_run_of_a_task_counts(writer_of: Callable[..., OutputWriter], t
     writer.stage(begun, 1, [rows(3)])
     writer.commit(begun, kept)
     assert found(tmp_path) == [1, 2]
+
+
+def test_a_job_begins_with_one_read_of_the_log(
+    writer_of: Callable[..., OutputWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt and the schema come from the same state of the output."""
+    write(writer_of(), 1)
+    states: list[State] = []
+    read = CommitLog.state
+
+    def counted(log: CommitLog, *args: Any, **options: Any) -> State:
+        states.append(read(log, *args, **options))
+        return states[-1]
+
+    monkeypatch.setattr(CommitLog, "state", counted)
+    writer_of().begin(COLUMNS)
+    assert len(states) == 1
+
+
+@pytest.mark.parametrize("job_id", [None, "daily"])
+def test_a_committed_job_is_published_before_it_is_found(
+    writer_of: Callable[..., OutputWriter],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    job_id: str | None,
+) -> None:
+    """The driver died after the commit point, and the engine runs the same job again."""
+    writer = writer_of(job_id=job_id)
+    begun = writer.begin(COLUMNS)
+    files = writer.stage(begun, 0, [rows(1)])
+
+    def die(*_: object) -> None:
+        raise Death
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish", die)
+        with pytest.raises(Death):
+            writer.commit(begun, files)
+    record = pickle.loads(pickle.dumps(writer)).begin_or_find(COLUMNS)
+    assert isinstance(record, CommitRecord)
+    assert record.attempt == begun.job.attempt
+    assert found(tmp_path) == [1]
 
 
 def test_a_repeated_begin_returns_the_same_attempt(writer_of: Callable[..., OutputWriter]) -> None:
