@@ -172,8 +172,7 @@ class Lease:
         """Send the record with timeout 0, so that no waiter must wait for its expiry.
 
         The outcome of the caller's operation does not depend on this request, so the in-flight call
-        raises
-        nothing: a lease that could not be released expires.
+        raises nothing: a lease that could not be released expires.
         """
         mine, self.record = self.record, None
         assert mine is not None

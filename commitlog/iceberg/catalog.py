@@ -220,6 +220,8 @@ class Catalog(MetastoreCatalog):
         Raises:
             NoSuchTableError: nothing was deleted.
             CommitStateUnknownException: the table may be dropped. No file was deleted.
+            CommitError, FileNotFoundError: the table was dropped, but its pointer or metadata could not
+                be read. Its files are left.
         """
         levels = _namespace_and_name(identifier, NoSuchTableError)
         with _translated():

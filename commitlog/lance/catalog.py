@@ -131,7 +131,11 @@ class Catalog:
     def drop_namespace(self, names: Sequence[str]) -> None:
         """Remove an empty namespace.
 
-        Raises `NotFound`; `DirectoryNotEmpty` if it has tables or namespaces.
+        Raises:
+            NotFound: there is no such namespace.
+            DirectoryNotEmpty: it has tables or namespaces. Nothing was removed.
+            PreconditionFailed: it was dropped and created again meanwhile. Nothing was removed.
+            OutcomeUnknown: the namespace may be gone.
         """
         if not names:
             raise ConfigurationError("the root namespace cannot be dropped")
@@ -187,7 +191,11 @@ class Catalog:
             location: path of an existing directory of a table; None for a new one.
             properties: properties to keep with it. No secrets: all readers of the store see them.
 
-        Raises `AlreadyExists` if there is such a table, `NotFound` if its namespace does not exist.
+        Raises:
+            AlreadyExists: there is such a table.
+            NotFound: its namespace does not exist.
+            ConfigurationError, InvalidPath: no table can be at `location`.
+            OutcomeUnknown: the table may be declared.
         """
         path = _table_path(names)
         self._check_namespace(names[:-1])

@@ -113,8 +113,8 @@ class CommitLock:
             lock.release()
         except LockLost as lost:
             raise OutcomeUnknown(
-                f"the lock {self._name!r} was lost before version {version} was written: another"
-                " writer may overwrite it. Read the table again"
+                f"the lock {self._name!r} was lost during the commit of version {version}: another"
+                " writer may have overwritten it, or may still do so. Read the table again"
             ) from lost
 
     def close(self) -> None:

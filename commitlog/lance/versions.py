@@ -70,8 +70,8 @@ class TableVersions:
         location: path of the table's directory in the store.
         branch: name of a branch, or None for the main one.
 
-    Guarantees: of all writers that create one version with this class, at most one succeeds; an error
-    other than `OutcomeUnknown` means that the version has not been created, and will not be.
+    Guarantees: of all writers that create one version with this class, at most one succeeds. After an
+    error other than `OutcomeUnknown`, this call has not created the version, and will not create it.
 
     Non-guarantees: writers that create manifests without this class, such as plain Lance, are excluded
     only where the store enforces preconditions natively. If a version is removed while a writer is still
