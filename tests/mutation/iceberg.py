@@ -90,6 +90,29 @@ ICEBERG: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="refusal of a write believed that the record has forgotten",
+        where="iceberg.md#rules",
+        rule="a refused write that the record may have forgotten is unknown, not failed",
+        edit=Edit(
+            (
+                "Pointer.shows_move",
+                "return None if self.version - since.version > REMEMBERED + 1 else False",
+                "return False",
+            ),
+            limits=(("iceberg:REMEMBERED", "REMEMBERED = 32", "REMEMBERED = 1"),),
+        ),
+        setting=cataloguing(
+            {"A": commit(ONE), "B": commit(ONE, times=2)},
+            forced=(Forced("A put pointers/one.json", Fault.REPEATED),),
+            commits=1,
+        ),
+        caught="is reported as failed, but happened",
+        story=(
+            "A proxy sends A's commit twice and passes on the refusal of the second. Meanwhile so many"
+            " commits followed that the pointer does not name A's any more."
+        ),
+    ),
+    Mutant(
         name="Iceberg table renamed onto another one",
         where="iceberg.md#rules",
         rule="a rename needs a name that is free",
