@@ -131,12 +131,12 @@ class ObjectRecords:
                     result = self._store.put_if_match(key.hash, body, etag=seen.etag)
             except (AlreadyExists, PreconditionFailed) as error:
                 refused += 1
-                if refused == self._backoff.tries:
+                seen = self._look(key)
+                if refused >= self._backoff.tries and condition.holds(seen.item):
                     raise Conflict(
                         f"the record of the lock {key.hash!r} is unchanged, but the store refused to"
                         f" replace it {refused} times ({error}); nothing was written"
                     ) from error
-                seen = self._look(key)
             else:
                 if result.etag:
                     self._known[key] = _Version(item, result.etag)
