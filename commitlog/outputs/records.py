@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, get_args
 from attrs import asdict, field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
-from commitlog.oplog.codec import Document
+from commitlog.oplog.codec import ADVICE, Document
 from commitlog.oplog.validate import (
     build,
     count,
@@ -407,6 +407,11 @@ def records_of(version: int, document: Document) -> tuple[Record, ...]:
             ),
         )
     if document.kind == "commits":
+        if document.format < NEWEST:
+            raise CorruptRecord(
+                f"{document.path!r} commits several jobs in format {document.format}, which has no such"
+                f" record. {ADVICE}"
+            )
         jobs = build(document, lambda: [mapping(each) for each in items(body["jobs"])])
         if len(jobs) < 2:
             raise CorruptRecord(f"{document.path!r} is of {len(jobs)} jobs, and must be of several")

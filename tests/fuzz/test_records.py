@@ -356,6 +356,8 @@ def check_shared(body: Any) -> None:
             again = document_of(found)
             assert parse_shared(encode(again)) == found
             assert says(json.loads(dumps(body)), again.body)
+        with pytest.raises(CorruptRecord):
+            parse_shared(sealed("commits", body))
 
 
 def test_a_shared_record_is_sound_or_corrupt() -> None:

@@ -14,12 +14,13 @@ from commitlog.errors import (
     AlreadyExists,
     CommitError,
     Conflict,
+    CorruptRecord,
     JobAborted,
     JobAlreadyCommitted,
     OutcomeUnknown,
 )
 from commitlog.namespace import RequestStats
-from commitlog.oplog.codec import Document
+from commitlog.oplog.codec import Document, encode
 from commitlog.outputs import Batch, CommitRecord, Job, Output, StagedFile
 from commitlog.outputs.log_cache import CONFIRMED_FOR
 from commitlog.outputs.pending import PendingJob
@@ -204,6 +205,27 @@ def test_an_interrupt_of_one_thread_does_not_stop_the_others() -> None:
         output.commit(*first)
     store.hook = perform
     assert output.commit(*second).version == 1
+
+
+# -- damage ------------------------------------------------------------------------------------------
+
+
+def test_a_shared_record_of_format_1_is_corrupt() -> None:
+    """Its jobs would count as published, since they have no pending entries."""
+    store = MemoryStore()
+    output = shared(store)
+    assert versions(output.commit_many(ready(output, "a", "b"))) == [1, 1]
+    body = output._log.document(1).body
+    store.put(f"{RECORDS}1.json", encode(Document("commits", body, format=1)))
+    calls: list[Callable[[Output], object]] = [
+        lambda output: list(output.log()),
+        lambda output: output.snapshot(),
+        lambda output: output.begin("c"),
+        lambda output: output.recover(older_than=0),
+    ]
+    for call in calls:
+        with pytest.raises(CorruptRecord, match=r"1\.json' commits several jobs in format 1"):
+            call(open_output(store))
 
 
 # -- requests ----------------------------------------------------------------------------------------
