@@ -23,6 +23,7 @@ __all__ = [
     "Stats",
     "Visibility",
     "attempt_of",
+    "check_job_id",
 ]
 
 #: What happens to existing data: the job adds to it; is refused; replaces all of it; replaces it in the
@@ -63,7 +64,8 @@ def attempt_of(path: str) -> str | None:
     return found and found[0]
 
 
-def _check_job_id(_job: object, _attribute: Attribute[str], value: str) -> None:
+def check_job_id(value: str) -> None:
+    """Raise `ConfigurationError` unless `value` is a valid job id."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError("a job id is a str that is not blank")
     try:
@@ -153,7 +155,7 @@ class Job:
         last_commit: version of the last commit when the job began; 0 if there was none.
     """
 
-    job_id: str = field(validator=_check_job_id)
+    job_id: str = field(validator=lambda _job, _attribute, value: check_job_id(value))
     attempt: str = field(validator=_check_attempt)
     mode: Mode = field(default="append", validator=_check_mode)
     base: int = field(default=0, validator=validators.ge(0))

@@ -6,13 +6,14 @@ the log is asked for each time. Callers that ask at the same time share the requ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import frozen
 
 from commitlog._util.batching import Batcher, new_lock
 from commitlog.clock import Clock
-from commitlog.errors import NotFound, Unavailable
+from commitlog.errors import CorruptRecord, NotFound, Unavailable
+from commitlog.outputs.checkpoints import CheckpointHead
 from commitlog.outputs.job import Batch, Visibility
 from commitlog.outputs.records import CommitRecord, Record
 from commitlog.outputs.state import State
@@ -57,7 +58,7 @@ class LogCache:
 
     Args:
         fetch: reads the content of a record; raises `NotFound` if there is none of that number.
-        load: returns the state of the last checkpoint, without files.
+        load: returns the head of the last checkpoint, whose index has found some job ids.
         missing: makes the error for a checkpoint whose record is gone.
         clock: measures how long ago the last record was seen.
     """
@@ -65,7 +66,7 @@ class LogCache:
     def __init__(
         self,
         fetch: Callable[[int], tuple[Record, ...]],
-        load: Callable[[], State],
+        load: Callable[[Collection[str]], CheckpointHead],
         missing: Callable[[int], Exception],
         clock: Clock,
     ) -> None:
@@ -75,7 +76,7 @@ class LogCache:
         self._clock = clock
         self._lock = new_lock()
         self._records: dict[int, tuple[Record, ...]] = {}
-        self._state: State | None = None
+        self._loaded: CheckpointHead | None = None
         self._known = 0
         self._confirmed = 0.0
         self._heads: Batcher[_Question, Head] = Batcher(self._answer, interrupted=_interrupted)
@@ -114,8 +115,9 @@ class LogCache:
     def head(self, job_id: str, batch: Batch | None) -> Head:
         """Return the end of the log, and whether a job is committed, as it is after the call began.
 
-        Takes one request, for the record after the last known one, and one for each new record. Raises
-        the errors of `fetch` and `load`, and `CorruptRecord`.
+        Takes one request, for the record after the last known one, and one for each new record; and a
+        request for the job ids of the last checkpoint, at the first call and at the first call of
+        another job. Raises the errors of `fetch` and `load`, and `CorruptRecord`.
         """
         return self._heads.call(_Question(job_id, batch))
 
@@ -123,23 +125,29 @@ class LogCache:
         """Return the end of the log, of which `state` is the state. Sends no request."""
         with self._lock:
             self._known = max(self._known, state.version)
-        return _head(state, _Question(job_id, batch))
+        return _head(state, {}, _Question(job_id, batch))
 
     # inside
 
     def _answer(self, questions: Sequence[_Question]) -> list[Head | Exception]:
         try:
-            state = self._advanced()
+            state, older = self._advanced({question.job_id for question in questions})
         except BaseException:
             self._forget()  # it may have been taken halfway
             raise
-        return [_head(state, question) for question in questions]
+        return [_head(state, older, question) for question in questions]
 
-    def _advanced(self) -> State:
-        """Return the state at the end of the log."""
+    def _advanced(self, job_ids: Collection[str]) -> tuple[State, Mapping[str, int]]:
+        """Return the state at the end of the log, and the `job_ids` that the last checkpoint has."""
         while True:
-            loaded = self._state is None
-            state = self._load() if self._state is None else self._state
+            loaded = self._loaded is None
+            head = self._load(job_ids) if self._loaded is None else self._loaded
+            try:
+                jobs = head.jobs.find(job_ids)
+            except (NotFound, CorruptRecord):
+                self._forget()  # a later checkpoint has replaced this one
+                continue
+            state = head.state
             fetched = False
             while True:
                 known = self.get(state.version + 1)
@@ -150,11 +158,11 @@ class LogCache:
                 fetched = fetched or known is None
                 for record in records:
                     state.apply(record, ())
-            self._state = state
+            self._loaded = head
             with self._lock:
                 self._known = max(self._known, state.version)
             if fetched or not state.version or self._is_there(state.version, loaded=loaded):
-                return state
+                return state, jobs
             self._forget()
 
     def _is_there(self, version: int, *, loaded: bool) -> bool:
@@ -173,13 +181,14 @@ class LogCache:
 
     def _forget(self) -> None:
         with self._lock:
-            self._state = None
+            self._loaded = None
             self._known = 0
             self._records.clear()
 
 
-def _head(state: State, question: _Question) -> Head:
-    committed = state.jobs.get(question.job_id)
+def _head(state: State, older: Mapping[str, int], question: _Question) -> Head:
+    """Return the answer to `question` from a state, and from the jobs that are older than it."""
+    committed = older.get(question.job_id, state.jobs.get(question.job_id))
     of = question.batch or Batch.named(question.job_id)
     if of is not None:
         number, version = state.batches.get(of.stream, (-1, 0))

@@ -46,7 +46,16 @@ from commitlog.outputs.checkpoints import INTERVAL
 from commitlog.outputs.foreign import ForeignFile, lies_in
 from commitlog.outputs.history import OutputHistory, read_history
 from commitlog.outputs.inspection import OutputInspection, inspect
-from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility, attempt_of
+from commitlog.outputs.job import (
+    HIDDEN,
+    Batch,
+    Job,
+    Mode,
+    StagedFile,
+    Visibility,
+    attempt_of,
+    check_job_id,
+)
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import ALIVE, Cleanup, Publisher
@@ -107,7 +116,8 @@ class Output:
     The log serialises concurrent commits.
 
     It remembers the last records of the log, so the beginning of a job takes one request, and one for
-    each new record. An output that was removed while it was open is noticed ten seconds later.
+    each new record; the second one also reads all job ids of the last checkpoint. An output that was
+    removed while it was open is noticed ten seconds later.
 
     Non-guarantees: between the commit point and the end of publishing, a plain listing shows some files
     of the job and not others. Files and records of an output must not be changed by other means.
@@ -223,6 +233,7 @@ class Output:
             attempt = self.new_attempt()
         if job_id is None:
             job_id = attempt if batch is None else batch.job_id
+        check_job_id(job_id)
         if batch is not None:
             batch.check_job_id(job_id)
         if whole:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import CorruptRecord, FormatTooNew, JobAlreadyCommitted
 from commitlog.outputs import AbortRecord, Output, StagedFile
-from commitlog.outputs.checkpoints import Checkpoints
+from commitlog.outputs.checkpoints import CheckpointHead, Checkpoints
 from commitlog.outputs.manifest import Manifests
 from commitlog.outputs.records import DataFile, Manifest
 from commitlog.outputs.state import State
@@ -66,17 +66,28 @@ def packed(lines: list[Any]) -> bytes:
     return gzip.compress("\n".join(map(dumps, lines)).encode(), compresslevel=1)
 
 
-def _lines() -> list[Any]:
+def _data() -> bytes:
     store = MemoryStore()
     checkpoints(store).save(STATE)
-    return [json.loads(line) for line in gzip.decompress(store.get(PATH).data).splitlines()]
+    return store.get(PATH).data
 
 
-LINES = _lines()
+DATA = _data()
+LINES: list[Any] = [json.loads(line) for line in gzip.decompress(DATA).splitlines()]
+SHARDS = len(LINES[0]["shards"])
+
+
+def in_members(lines: list[Any]) -> bytes:
+    """Return a checkpoint of these lines, whose first one has the sizes of the shards if it had them."""
+    head, *others = lines or [None]
+    shards = [gzip.compress(f"{dumps(line)}\n".encode()) for line in others[:SHARDS]]
+    if isinstance(head, dict) and head.get("shards") == LINES[0]["shards"]:
+        head = {**head, "shards": [len(shard) for shard in shards]}
+    return b"".join((gzip.compress(f"{dumps(head)}\n".encode()), *shards, packed(others[SHARDS:])))
 
 
 def check_checkpoint(data: bytes) -> None:
-    """Check that the bytes are skipped, or are a state that round-trips."""
+    """Check that the bytes are skipped, or are a state that round-trips; and what `begin` reads."""
     store = MemoryStore()
     store.put(PATH, data)
     found = outcome(lambda: checkpoints(store).load())
@@ -85,6 +96,22 @@ def check_checkpoint(data: bytes) -> None:
         again = MemoryStore()
         checkpoints(again).save(found)
         assert checkpoints(again).load() == found
+    for job_ids in ([job_id] for job_id in STATE.jobs):
+        head = outcome(lambda: checkpoints(store).load_head(job_ids))  # noqa: B023
+        assert isinstance(head, CheckpointHead)
+        if found.version and head.state.version:
+            known = {job_id: found.jobs[job_id] for job_id in job_ids if job_id in found.jobs}
+            assert head.jobs.find(job_ids) == known
+
+
+def check_bytes(data: bytes) -> None:
+    """Check that `begin` finds the jobs in damaged bytes, or does not use them."""
+    check_checkpoint(data)
+    store = MemoryStore()
+    store.put(PATH, data)
+    for job_id, version in STATE.jobs.items():
+        head = checkpoints(store).load_head([job_id])
+        assert not head.state.version or head.jobs.find([job_id]) == {job_id: version}
 
 
 def test_a_checkpoint_round_trips() -> None:
@@ -98,39 +125,73 @@ def test_a_checkpoint_with_an_invalid_field_is_skipped() -> None:
     """For any value of a field, the checkpoint is valid, or it is skipped."""
     for lines in replaced(LINES):
         if isinstance(lines, list):
-            check_checkpoint(packed(lines))
+            check_checkpoint(in_members(lines))
 
 
 @fuzz(100, lines=damaged_json(LINES, st.sampled_from(HOSTILE)))
 def test_a_damaged_checkpoint_is_valid_or_skipped(lines: Any) -> None:
     """Checkpoints with several damaged fields."""
     if isinstance(lines, list):
-        check_checkpoint(packed(lines))
+        check_checkpoint(in_members(lines))
 
 
-@fuzz(150, data=damaged_bytes(packed(LINES)) | damaged_bytes("\n".join(map(dumps, LINES)).encode()))
+@fuzz(150, data=damaged_bytes(DATA) | damaged_bytes("\n".join(map(dumps, LINES)).encode()))
 def test_damaged_bytes_of_a_checkpoint_are_skipped(data: bytes) -> None:
-    """Truncated, altered, or uncompressed bytes."""
-    check_checkpoint(data)
+    """Truncated, altered, or uncompressed bytes. No job id is taken for a new one."""
+    check_bytes(data)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format": 2},
-        {"version": 10},
-        {"files": 3},
-        {"decided": {ATTEMPT: "false"}},
-        {"replaced": {"../../etc/passwd": 1}},
-        {"batches": {"stream": [1]}},
-        {"jobs": {"\ud800": 1}},
+        {0: {"format": 3}},
+        {0: {"version": 10}},
+        {0: {"files": 3}},
+        {0: {"jobs": 3}},
+        {0: {"jobs": 2**62}},
+        {0: {"shards": []}},
+        {0: {"batches": {"stream": [1]}}},
+        {1: {"shard": 1}},
+        {1: {"jobs": {"\ud800": [1, 0]}}},
+        {1: {"jobs": {"daily-ü": 3}}},
+        {1: {"jobs": {"daily-ü": [3, 0]}}},
+        {1: {"jobs": {"daily-ü": [3, 0], "hourly": [19, 0]}}},
+        {2: {"decided": {ATTEMPT: "false"}}},
+        {2: {"replaced": {"../../etc/passwd": 1}}},
     ],
 )
-def test_impossible_values_in_a_checkpoint_are_refused(changes: dict[str, Any]) -> None:
+def test_impossible_values_in_a_checkpoint_are_refused(changes: dict[int, dict[str, Any]]) -> None:
     """Another version than in its name, texts for booleans, paths that lead out, and lone surrogates."""
     store = MemoryStore()
-    store.put(PATH, packed([{**LINES[0], **changes}, *LINES[1:]]))
+    assert SHARDS == 1
+    store.put(PATH, in_members([{**each, **changes.get(n, {})} for n, each in enumerate(LINES)]))
     assert checkpoints(store).load() == State()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shard"),
+    [
+        ({}, {"shard": 1}),
+        ({}, {"shard": True, "jobs": []}),
+        ({}, {"jobs": {"daily-ü": 3}}),
+        ({}, {"jobs": {"daily-ü": [3]}}),
+        ({}, {"jobs": {"daily-ü": [-3, 0]}}),
+        ({}, {"jobs": {"\ud800": [3, 0]}}),
+        ({"shards": [0]}, {}),
+        ({"shards": [2**62]}, {}),
+        ({"shards": [2**63 - 1, 2**63 - 1]}, {}),
+    ],
+)
+def test_a_shard_with_impossible_values_is_not_used(
+    sizes: dict[str, Any], shard: dict[str, Any]
+) -> None:
+    """The beginning of a job skips a checkpoint if its shard, or the size of it, is invalid."""
+    store = MemoryStore()
+    head, first, *others = LINES
+    store.put(PATH, in_members([{**head, **sizes}, {**first, **shard}, *others]))
+    assert not checkpoints(store).load_head(["daily-ü"]).state.version
+    store.put(PATH, in_members(LINES))
+    assert checkpoints(store).load_head(["daily-ü"]).jobs.find(["daily-ü"]) == {"daily-ü": 3}
 
 
 def test_other_files_next_to_checkpoints_are_ignored() -> None:

@@ -172,6 +172,24 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="a job id looked up in another shard of a checkpoint",
+        where="outputs.md#layout",
+        rule="the shard that a job id determines has it if the job is committed",
+        edit=Edit(
+            (
+                "JobIndex.find",
+                "numbers = {_shard_of(job_id, self._shards) for job_id in job_ids if self._shards}",
+                "numbers = {0}",
+            )
+        ),
+        setting=writing({"A": drive("b")}, before=tuple("abcdefghij")),
+        caught="a job began although it was committed before",
+        story=(
+            "The checkpoint has ten job ids in three shards, and `b` is in the last one. A reads the "
+            "first one, and begins the job again."
+        ),
+    ),
+    Mutant(
         name="an unknown claim reported as a failure",
         where="outputs.md#a-job-step-by-step",
         rule="if a record may have been written, the call raises `OutcomeUnknown`",
@@ -481,7 +499,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             (
                 "LogCache._advanced",
                 "fetched = False",
-                "fetched = False\nif not loaded:\n    return state",
+                "fetched = False\nif not loaded:\n    return state, jobs",
             )
         ),
         setting=writing(

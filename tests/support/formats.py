@@ -36,6 +36,9 @@ FORMATS = TESTS / "fixtures" / "formats"
 #: The version whose samples the present code writes.
 VERSION = "0.1"
 
+#: The sizes of the compressed shards of a checkpoint.
+_SIZES = re.compile(r'"shards": \[[\d, ]+\]')
+
 
 class Ids:
     """A function that returns another id at each call, the same ones in each run.
@@ -188,7 +191,8 @@ def normalised(sample: Sample) -> dict[str, Any]:
 
     Two versions of zlib may compress one text to different bytes. So compressed data counts by its
     content. Where a record has the digest of a compressed object, it counts by the name of the object.
-    Then the checksum of the record cannot be compared, and is made again.
+    Then the checksum of the record cannot be compared, and is made again. Of the sizes of compressed
+    shards only the number counts.
     """
     names: dict[str, str] = {}
     value = json.loads(json.dumps(sample.to_json()))
@@ -196,6 +200,9 @@ def normalised(sample: Sample) -> dict[str, Any]:
         if "content" in each:
             digest = hashlib.sha256(base64.b64decode(each.pop("base64"))).hexdigest()
             names[digest] = f"the digest of {each['path']}"
+            each["content"] = _SIZES.sub(
+                lambda found: f'"shards": {found[0].count(",") + 1}', each["content"]
+            )
     for each in value.get("items", ()):
         if each.pop("compressed", False):
             del each["item"]["body"]

@@ -207,6 +207,20 @@ def opened_again(store: MemoryStore, output: Output) -> Output:
 
 
 @each("listed-output")
+def test_a_checkpoint_of_format_1_is_used(sample: Sample, caplog: pytest.LogCaptureFixture) -> None:
+    """It is the checkpoint that the same output had before format 2."""
+    store, _, output = opened_output(sample)
+    snapshot = output.snapshot(roll_forward=False)
+    [found] = [info.path for info in store.list("out/_commitlog/checkpoints/")]
+    store.put(found, (FORMATS / "0.1" / "checkpoint-format-1.jsonl.gz").read_bytes())
+    for job_id in (*snapshot.jobs, "clicks/7"):
+        with pytest.raises(JobAlreadyCommitted):
+            opened_again(store, output).begin(job_id)
+    assert opened_again(store, output).snapshot() == output.snapshot()
+    assert not caplog.messages
+
+
+@each("listed-output")
 def test_a_follower_of_an_output_goes_on(sample: Sample) -> None:
     """From its stored position it gets the records after it, and none twice."""
     _, _, output = opened_output(sample)
@@ -235,6 +249,30 @@ def test_a_logged_output_is_recovered(sample: Sample) -> None:
     job = output.begin("next")
     file = output.stage(job, "p=9/" + job.file_name(0), b"9", partition={"p": "9"})
     assert output.commit(job, [file]).visibility == "logged"
+
+
+@each("shared-output")
+def test_an_output_with_shared_records_is_recovered(sample: Sample) -> None:
+    """The jobs of the last record are published from the uploads in it, and each is one job."""
+    store, _, output = opened_output(sample)
+    formats = [output._log.document(version).format for version in range(1, 13)]
+    assert formats == [2] * 10 + [1, 2]
+    assert not rows_of(sample, "c", "d").keys() & visible(store).keys()
+    pairs = [f"{name}-{number}" for number in range(9) for name in "ab"]
+    assert output.snapshot(11).jobs == (*pairs, "alone", "over")
+    assert output.recover(older_than=1e9).completed == (12,)
+    assert not list(store.list_staged())
+    remaining = visible(store)
+    assert remaining.items() >= rows_of(sample, *pairs, "over", "c", "d").items()
+    snapshot = output.snapshot()
+    assert snapshot.jobs == (*pairs, "alone", "over", "c", "d")
+    assert {file.path for file in snapshot.files} == remaining.keys()
+    for job_id in snapshot.jobs:
+        with pytest.raises(JobAlreadyCommitted):
+            opened_again(store, output).begin(job_id)
+    for info in list(store.list("out/_commitlog/checkpoints/")):
+        store.delete(info.path)
+    assert opened_again(store, output).snapshot() == snapshot
 
 
 # -- operation log -------------------------------------------------------------------------------------
@@ -869,7 +907,7 @@ def test_a_later_checkpoint_of_an_output_is_left_out(caplog: pytest.LogCaptureFi
     """The log has all that a checkpoint has."""
 
     def change(data: bytes) -> bytes:
-        return gzip.compress(gzip.decompress(data).replace(b'"format": 1', b'"format": 2', 1))
+        return gzip.compress(gzip.decompress(data).replace(b'"format": 2', b'"format": 3', 1))
 
     sample = Sample.read(VERSION, "listed-output")
     store, _, output = opened_output(sample)
