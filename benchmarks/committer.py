@@ -350,12 +350,13 @@ def _show_store(figures: dict[str, Any]) -> None:
 
 
 def _show_scale(figures: dict[str, Any]) -> None:
-    print("\nlogs in memory: milliseconds of processor time, and requests")
+    print("\nlogs in memory: milliseconds of processor time, bytes read and written, and requests")
     for row in figures["log"]:
         print(f"after {row['commits']} commits")
-        for step in ("begin", "snapshot", "job"):
-            took = row[f"{step}_milliseconds"]
-            print(f"  {step:10}{took:9.1f}  {_requests(row[f'{step}_requests'])}")
+        for step in ("begin", "begin_second", "begin_again", "snapshot", "commit", "job"):
+            took, requests = row[f"{step}_milliseconds"], _requests(row[f"{step}_requests"])
+            size = f"{row[f'{step}_bytes_read']:9}{row[f'{step}_bytes_written']:9}"
+            print(f"  {step:13}{took:9.2f}{size}  {requests}")
     print("\njobs of many files: processor time, memory of what tasks told, and what the commit adds")
     print(f"{'files':>8} {'visibility':12}{'CPU s':>8}{'told MB':>9}{'commit MB':>11}")
     for row in figures["jobs"]:

@@ -14,8 +14,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
+from unittest.mock import patch
 
 import psutil
 from attrs import frozen
@@ -31,6 +34,8 @@ from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
 
 __all__ = ["Sizes", "measure_scale"]
+
+T = TypeVar("T")
 
 BODY = b"x" * 256
 
@@ -73,30 +78,53 @@ def _by_log(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
         # As in Spark, where the processes that begin and commit a job have no cached state.
         return Output(ConditionalStore(store))
 
-    def run_job() -> None:
-        _commit_one(opened(), opened().begin())
+    def begun() -> Output:
+        output = opened()
+        output.begin("another")
+        return output
+
+    def twice_begun() -> Output:
+        output = begun()
+        output.begin("third")
+        return output
+
+    def staged() -> tuple[Job, list[StagedFile]]:
+        output = opened()
+        job = output.begin()
+        return job, [_stage_one(output, job)]
+
+    def run_job(output: Output) -> None:
+        _commit_one(opened(), output.begin())
 
     for commits in sizes.logs:
         say(f"a log of {commits} commits")
+        output = opened()
         for number in range(done, commits):
-            # The job is built directly, because beginning it would read the log.
-            attempt = opened().new_attempt()
-            _commit_one(opened(), Job(job_id=f"job-{number}", attempt=attempt, base=number))
+            # The job is built directly, because beginning it would read the log. Only the last
+            # checkpoint is needed.
+            job = Job(job_id=f"job-{number}", attempt=output.new_attempt(), base=number)
+            interval = INTERVAL if number + 1 == commits else sys.maxsize
+            with patch("commitlog.outputs.output.INTERVAL", interval):
+                _commit_one(output, job)
         row: dict[str, Any] = {"commits": commits}
-        row |= _measured(recorder, memory, "begin", [lambda: opened().begin("another")] * TURNS)
-        kept = opened()
-        kept.begin("another")
-        row |= _measured(recorder, memory, "begin_again", [lambda: kept.begin("another")] * TURNS)  # noqa: B023
-        row |= _measured(recorder, memory, "snapshot", [lambda: opened().snapshot()] * TURNS)
+        measure = partial(_measured, recorder, memory)
+        row |= measure("begin", opened, lambda output: output.begin("another"), TURNS)
+        row |= measure("begin_second", begun, lambda output: output.begin("third"), TURNS)
+        row |= measure("begin_again", twice_begun, lambda output: output.begin("fourth"), TURNS)
+        row |= measure("snapshot", opened, lambda output: output.snapshot(), TURNS)
         # As many as there are from one checkpoint to the next.
-        figures.append(row | _measured(recorder, memory, "job", [run_job] * INTERVAL))
-        done = commits + INTERVAL
+        row |= measure("commit", staged, lambda job: opened().commit(*job), INTERVAL)
+        figures.append(row | measure("job", opened, run_job, INTERVAL))
+        done = commits + 2 * INTERVAL
     return figures
 
 
+def _stage_one(output: Output, job: Job) -> StagedFile:
+    return output.stage(job, job.file_name(0, suffix=".bin"), BODY, rows=1)
+
+
 def _commit_one(output: Output, job: Job) -> None:
-    staged = output.stage(job, job.file_name(0, suffix=".bin"), BODY, rows=1)
-    output.commit(job, [staged])
+    output.commit(job, [_stage_one(output, job)])
 
 
 class _Measuring(MemoryStore):
@@ -118,23 +146,32 @@ class _Measuring(MemoryStore):
 
 
 def _measured(
-    recorder: RequestRecorder, memory: _Measuring, name: str, steps: Sequence[Callable[[], object]]
+    recorder: RequestRecorder,
+    memory: _Measuring,
+    name: str,
+    prepare: Callable[[], T],
+    step: Callable[[T], object],
+    turns: int,
 ) -> dict[str, Any]:
-    """Return the CPU time of `steps`, and the average numbers of requests and bytes of each."""
-    before = RequestStats.of("", recorder.counts()).total
-    memory.bytes_read = memory.bytes_written = 0
-    times = []
-    for step in steps:
+    """Return the average CPU time, requests and bytes of a step, without those of its preparation."""
+    times, read, written = [], 0, 0
+    requests: Counter[str] = Counter()
+    for _ in range(turns):
+        prepared = prepare()
+        before = RequestStats.of("", recorder.counts()).total
+        memory.bytes_read = memory.bytes_written = 0
         start = time.process_time()
-        step()
+        step(prepared)
         times.append(time.process_time() - start)
-    counts = RequestStats.of("", recorder.counts()).total - before
-    requests = {kind: getattr(counts, count) for count, kind in _KINDS.items()}
+        counts = RequestStats.of("", recorder.counts()).total - before
+        requests.update({kind: getattr(counts, count) for count, kind in _KINDS.items()})
+        read += memory.bytes_read
+        written += memory.bytes_written
     return {
         f"{name}_milliseconds": round(statistics.mean(times) * 1000, 2),
-        f"{name}_bytes_read": round(memory.bytes_read / len(steps)),
-        f"{name}_bytes_written": round(memory.bytes_written / len(steps)),
-        f"{name}_requests": {k: round(n / len(steps), 1) for k, n in sorted(requests.items()) if n},
+        f"{name}_bytes_read": round(read / turns),
+        f"{name}_bytes_written": round(written / turns),
+        f"{name}_requests": {k: round(n / turns, 1) for k, n in sorted(requests.items()) if n},
     }
 
 

@@ -183,8 +183,11 @@ def test_requests_of_a_job_do_not_depend_on_the_length_of_the_log() -> None:
     short, long = figures["log"]
     assert short["begin_requests"] == long["begin_requests"] == {"GET": 3, "LIST": 1}
     assert short["snapshot_requests"] == long["snapshot_requests"]
-    gets = {length["job_requests"]["GET"] for length in (short, long)}
-    assert len(gets) == 1 and gets.pop() < 15
+    for step in ("begin_second", "begin_again"):
+        assert short[f"{step}_requests"] == long[f"{step}_requests"] == {"GET": 1}
+    for step, most in (("commit", 8), ("job", 15)):
+        gets = {length[f"{step}_requests"]["GET"] for length in (short, long)}
+        assert len(gets) == 1 and gets.pop() < most
 
 
 def test_a_large_job_is_committed_in_its_own_process() -> None:
