@@ -83,6 +83,7 @@ class Simulation:
         patience: float = 2.0,
     ) -> None:
         self.time = TrueTime()
+        self.latencies = latencies
         self.patience = patience
         #: The trace: one line per occurrence. Empty while `tracing` is false.
         self.trace: list[str] = []
@@ -103,7 +104,6 @@ class Simulation:
         )
         self._odds: dict[tuple[Fault, ...], tuple[tuple[Fault, ...], tuple[float, ...]]] = {}
         self._evenly = [(1.0,) * count for count in range(8)]
-        self._latencies = latencies
         self._events: list[_Event] = []
         self._ticks = 0
         self._chosen = 0  # faults that count towards `Faults.most`
@@ -225,7 +225,7 @@ class Simulation:
 
     def latency(self, node: str) -> float:
         """Return the travel time of the next request or answer of a node, in seconds of true time."""
-        latencies = self._latencies
+        latencies = self.latencies
         if len(latencies) == 1:
             return latencies[0]
         return latencies[self._choices.pick(f"{node} latency", self._even(len(latencies)))]

@@ -376,15 +376,16 @@ def _young(client: Client, older_than: float) -> set[str]:
     """Return the attempts whose last sign of life is younger than `older_than` seconds.
 
     A recovery uses the server's clock, or its own clock if the server returns no time. Servers return
-    whole seconds, so an attempt may seem up to a second older (`Output.recover`).
+    whole seconds, so an attempt may seem up to a second older (`Output.recover`). The request for the
+    time of a recovery is the second one of `Output.gc`.
     """
-    now = client.truth.server.clock.epoch()
+    asked = client.truth.server.clock.epoch() + 3 * max(client.world.simulation.latencies)
     signs = client.truth.last_signs.items()
-    return {attempt for attempt, at in signs if at > now - max(0.0, older_than - 1)}
+    return {attempt for attempt, at in signs if at > asked - max(0.0, older_than - 1)}
 
 
 def _check_alive(client: Client, young: set[str], aborted: Iterable[str]) -> None:
-    """Check that a client has not aborted an attempt that was alive when the call began."""
+    """Check that a client has not aborted an attempt that was alive when the call asked for the time."""
     if client.world.visibility == "listed" and client.node.clock.rate == 1:
         assert young.intersection(aborted) <= client.truth.withdrawn, "a live attempt was aborted"
 

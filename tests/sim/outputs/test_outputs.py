@@ -506,7 +506,7 @@ RUNS: Mapping[str, int] = {
     "outputs-records-staged": 150,
     "outputs-lists": 200,
     "outputs-s3a": 200,
-    "outputs-s3a-lists": 150,
+    "outputs-s3a-lists": 250,
 }
 
 
