@@ -23,6 +23,7 @@ import commitlog
 from commitlog.commit.probe import RACERS, probe
 from commitlog.outputs import Job, Output, StagedFile, Visibility
 from commitlog.stores.open import open_store
+from commitlog.tabular import PUBLISHERS
 from commitlog.testing.proxy import Proxy
 
 __all__ = ["LATENCY", "Sizes", "measure_commits"]
@@ -224,8 +225,12 @@ def _drive_all(site: _Site, shape: _Shape, commits: int) -> None:
             _commit_one(output, f"{driver}-{thread}-{number}")
 
     def drive(driver: int) -> None:
-        with ThreadPoolExecutor(1) as finisher, ThreadPoolExecutor(shape.threads) as threads:
-            output = site.output(finisher=finisher, share_records=True)
+        with (
+            ThreadPoolExecutor(1) as finisher,
+            ThreadPoolExecutor(PUBLISHERS) as executor,
+            ThreadPoolExecutor(shape.threads) as threads,
+        ):
+            output = site.output(executor=executor, finisher=finisher, share_records=True)
             list(threads.map(partial(work, output, driver), range(shape.threads)))
             finisher.shutdown()
             output.store.close()

@@ -59,10 +59,11 @@ from commitlog.outputs.job import (
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import ALIVE, Cleanup, Publisher
+from commitlog.outputs.ready_jobs import ReadyJob, ReadyQueue
 from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import PreviewLog, PreviewPublisher, collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
-from commitlog.outputs.shared_records import MOST_FILES, ReadyJob, commit_together
+from commitlog.outputs.shared_records import MOST_FILES, commit_together
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail
 from commitlog.paths import check_path, check_prefix, join
@@ -97,14 +98,15 @@ class Output:
         store: the store of the output. Its conditional writes carry all guarantees.
         path: the directory, relative to the store's root; "" for the root itself.
         clock: dates the records, and measures the waits between retries. The system clock by default.
-        executor: publishes and drops uploads in parallel, such as a `ThreadPoolExecutor`. The caller
-            shuts it down. None: one by one.
+        executor: publishes and drops uploads, and reads ready entries, in parallel, such as a
+            `ThreadPoolExecutor`. The caller shuts it down. None: one by one.
         backoff: the retry policy of publishing, and the pauses of a commit after another job has taken
             the number of its record; a commit tries until it has one.
         new_id: makes unique ids: texts of at least 24 hexadecimal digits.
         share_records: whether jobs of this object that end at the same time share a record of the log.
             It concerns jobs of mode ``append`` with at most 16 files and no foreign ones. Their records
-            have their uploads, which saves a pending entry. Clients of releases without this option
+            have their uploads, which saves a pending entry. In a busy output, other clients with this
+            option commit such jobs, too, from ready entries. Clients of releases without this option
             refuse such a record, with `FormatTooNew`, and do not read on.
         finisher: does the work that is left once a job is visible, after `commit` has returned: it
             moves ``_SUCCESS`` on, drops uploads of lost tasks, and saves checkpoints. Until it has, the
@@ -144,6 +146,7 @@ class Output:
         # in one listing, do not touch each other's uploads.
         self._tag = hashlib.sha256(store.key(directory).encode()).hexdigest()[:8]
         backoff = Backoff() if backoff is None else backoff
+        executor = SERIAL if executor is None else executor
         self._log = CommitLog(store, directory, clock=self._clock, backoff=backoff)
         self._pending = RecordDirectory(store, join(directory, "pending"), frozenset({"pending"}))
         self._publisher = Publisher(
@@ -153,8 +156,9 @@ class Output:
             self._pending,
             clock=self._clock,
             backoff=backoff,
-            executor=SERIAL if executor is None else executor,
+            executor=executor,
         )
+        self._ready = ReadyQueue(store, directory, clock=self._clock, backoff=backoff, executor=executor)
         self._share_records = share_records
         self._finisher = finisher
         self._commits: Batcher[ReadyJob, CommitRecord] = Batcher(
@@ -366,8 +370,8 @@ class Output:
             AlreadyExists: the mode is ``error``, and other data came first. Nothing was added.
             Conflict: another job has changed the schema of the output, or replaced a file that this job
                 is to replace. Nothing was added.
-            OutcomeUnknown: the commit record may or may not have been written. Call `resolve`, or leave
-                it to `recover`.
+            OutcomeUnknown: the commit record may or may not have been written, or another client may
+                commit the job from its ready entry. Call `resolve`, or leave it to `recover`.
             PublishIncomplete: the job **is** committed, but some files could not be published for now.
 
         After any other error nothing was added either. Uploads stay staged after errors: `abort` drops
@@ -444,7 +448,7 @@ class Output:
         return self._share_records and job.mode == "append" and few and not foreign
 
     def _commit_together(self, jobs: Sequence[ReadyJob]) -> list[CommitRecord | Exception]:
-        return commit_together(self._log, self._clock, jobs)
+        return commit_together(self._log, self._clock, jobs, self._ready)
 
     def _commit_alone(
         self, job: Job, files: Sequence[StagedFile], foreign: Collection[ForeignFile] | None
@@ -565,6 +569,7 @@ class Output:
         return recover(
             log,
             self._pending,
+            self._ready,
             publisher,
             older_than=older_than,
             tag=self._tag,
@@ -590,6 +595,7 @@ class Output:
         report = collect(
             log,
             self._pending,
+            self._ready,
             publisher,
             older_than=older_than,
             tag=self._tag,
@@ -781,13 +787,18 @@ class Output:
         if self._finisher is None:
             self._finishing.call(records)
             return
+        # Who has committed a job of another client finishes it, too.
+        records = [record for record in records if record.version not in self._ready.helped]
         with self._lock:
-            first = not self._unfinished
+            first = bool(records) and not self._unfinished
             self._unfinished += records
         if first:
             self._finisher.submit(self._finish_later)
 
     def _finish_later(self) -> None:
+        if any(record.version in self._ready.combined for record in self._unfinished):
+            # The other clients publish the files of their jobs now.
+            self._ready.wait()
         with self._lock:
             records, self._unfinished = self._unfinished, []
         self._finish_together([records])
@@ -806,6 +817,11 @@ class Output:
             with self._lock:
                 before = min(self._in_flight.values(), default=None)
             self._publisher.advance(records, before=before)
+            if before is None:
+                # Jobs of other clients in these records are complete now, too.
+                for version in {record.version for record in records} & self._ready.combined:
+                    shared = self._log.read(version - 1, version, cached=True)
+                    attempts |= {each.attempt for each in shared if isinstance(each, CommitRecord)}
             uploads = self._publisher.uploads()
             self._publisher.drop(each for each in uploads if attempt_of(each.path) in attempts)
             for version in sorted({record.version for record in records}):

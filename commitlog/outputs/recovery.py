@@ -20,6 +20,7 @@ from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import AttemptOutcomes, CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Cleanup, Publisher
+from commitlog.outputs.ready_jobs import ReadyQueue
 from commitlog.outputs.records import CommitRecord
 from commitlog.outputs.reports import GcReport, LostFiles, RecoveryReport
 from commitlog.paths import join
@@ -36,6 +37,7 @@ _LASTING = (CorruptRecord, FormatTooNew, PublishIncomplete)
 def recover(
     log: CommitLog,
     pending: RecordDirectory,
+    ready: ReadyQueue,
     publisher: Publisher,
     *,
     older_than: float,
@@ -47,6 +49,7 @@ def recover(
     Args:
         log: the log of the output.
         pending: its pending entries.
+        ready: its ready entries.
         publisher: its publisher.
         older_than: age in seconds from which an undecided attempt is considered dead.
         tag: the prefix of the attempts of this output, and of no other.
@@ -64,6 +67,18 @@ def recover(
             failures.append(CorruptRecord(f"{what}; it was left unchanged; move it elsewhere"))
     alive = publisher.heartbeats()
     newest = {a: max(entries.get(a, 0.0), alive.get(a, 0.0)) for a in (*entries, *alive)}
+    shared: dict[str, dict[str, str]] = {}
+    for entry in ready.list():
+        try:
+            jobs = {each.job.attempt: each.job.job_id for each in ready.read(entry.name)}
+        except NotFound:
+            continue  # its jobs were committed meanwhile
+        except (CorruptRecord, FormatTooNew) as error:
+            failures.append(error)
+            continue
+        shared[entry.name] = jobs
+        newest |= {attempt: max(entry.written, newest.get(attempt, 0.0)) for attempt in jobs}
+    left_ready = {attempt: job_id for jobs in shared.values() for attempt, job_id in jobs.items()}
     uploads: dict[str, list[StagedInfo]] = {}
     records: list[StagedInfo] = []
     for upload in publisher.uploads():
@@ -90,11 +105,11 @@ def recover(
     found.open -= settled | found.aborted
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
     # Of an attempt that only sent heartbeats, only the last heartbeat is left, committed or not.
-    silent = dead - entries.keys() - uploads.keys()
+    silent = dead - entries.keys() - uploads.keys() - left_ready.keys()
     suspects: dict[str, str | None] = {}
     for attempt in sorted(dead - silent):
         try:
-            suspects[attempt] = _job_id(pending, attempt)
+            suspects[attempt] = left_ready.get(attempt) or _job_id(pending, attempt)
         except FormatTooNew as error:
             failures.append(error)
         except CorruptRecord as error:
@@ -108,6 +123,9 @@ def recover(
     dropped += publisher.drop(upload for upload in records if upload.initiated <= deadline)
     for attempt in aborted:
         publisher.clear(attempt)
+    # The log decides their jobs, so no driver can commit one of them later.
+    decided = settled | committed.keys() | set(aborted)
+    publisher.remove(ready.path(name) for name, jobs in shared.items() if jobs.keys() <= decided)
 
     completed: tuple[int, ...] = ()
     try:
@@ -163,6 +181,7 @@ def recover(
 def collect(
     log: CommitLog,
     pending: RecordDirectory,
+    ready: ReadyQueue,
     publisher: Publisher,
     *,
     older_than: float,
@@ -172,7 +191,7 @@ def collect(
     """Collect the garbage of one output; see `Output.gc`. Arguments as for `recover`."""
     # Computed first: an attempt that is alive and that the recovery does not see begins later.
     dead_before = pending.now(clock) - older_than
-    recovery = recover(log, pending, publisher, older_than=older_than, tag=tag, clock=clock)
+    recovery = recover(log, pending, ready, publisher, older_than=older_than, tag=tag, clock=clock)
     deadline = pending.now(clock) - older_than
     state = log.state()
     versions = sorted(set(state.replaced.values()), reverse=True)

@@ -405,8 +405,8 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "commit_together",
-                "outcomes[number] = _decided(log, each.job, seen[number], after)",
-                "pass",
+                "outcome = _decided(log, each.job, seen[number], after)",
+                "outcome = None",
             )
         ),
         setting=writing(
@@ -437,7 +437,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "commit_together",
-                "outcomes[number] = _copy(error)",
+                "outcomes[number] = _unknown(error) if number in in_entry else _copy(error)",
                 (
                     "from commitlog.errors import Unavailable\n"
                     'outcomes[number] = Unavailable("the record was not written")'
@@ -457,6 +457,91 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             "The claim of the record is late, and its repetitions are lost. Both callers get an error "
             "that nothing was written. Then the claim arrives."
         ),
+    ),
+    Mutant(
+        name="a helped job not checked against the log",
+        where="outputs.md#ready-entries",
+        rule="each job of a ready entry is checked against all records before the claim",
+        edit=Edit(("commit_together", "helped = _open(verdicts)", "helped = list(verdicts)")),
+        setting=writing(
+            {"A": drive("j", abort=False), "B": drive("k"), "C": abort_one()},
+            after={"B": 3, "C": 1},
+            shared=True,
+            busy=True,
+        ),
+        caught="uploads that .* commits are gone|is aborted and then committed",
+        story=(
+            "A leaves a ready entry of j and waits. C aborts j and drops its upload. B takes the entry "
+            "along, and commits j."
+        ),
+    ),
+    Mutant(
+        name="a job that another driver has committed claimed again",
+        where="outputs.md#ready-entries",
+        rule="a driver looks for its jobs in the records of others before it claims the next number",
+        edit=Edit(
+            (
+                "commit_together",
+                "outcome = _decided(log, each.job, seen[number], after)",
+                "outcome = None if number in in_entry else _decided(log, each.job, seen[number], after)",
+            )
+        ),
+        setting=writing({"A": drive("j"), "B": drive("k")}, shared=True, busy=True),
+        caught="is committed twice",
+        story="A and B leave ready entries. One of them commits both jobs, and the other its own again.",
+    ),
+    Mutant(
+        name="a ready entry removed before a record decides its jobs",
+        where="outputs.md#ready-entries",
+        rule="a ready entry is removed after the log has decided all of its jobs",
+        edit=Edit(
+            (
+                "commit_together",
+                "won = log.claim(",
+                "queue.remove(list(others.entries))\nwon = log.claim(",
+            )
+        ),
+        setting=writing({"A": drive("j"), "B": drive("k")}, shared=True, busy=True),
+        caught="was deleted before .* were decided",
+        story=(
+            "A takes the entry of B along, and removes it first. If A's claim is lost, B waits for a "
+            "record that no one writes."
+        ),
+    ),
+    Mutant(
+        name="an error of a job in a ready entry reported as final",
+        where="outputs.md#ready-entries",
+        rule="a job in a ready entry has an unknown outcome until the log decides it",
+        edit=Edit(
+            (
+                "commit_together",
+                "outcomes[number] = _unknown(error) if number in in_entry else _copy(error)",
+                "outcomes[number] = _copy(error)",
+            )
+        ),
+        setting=writing(
+            {"A": drive("j", abort=False), "B": drive("k")},
+            forced=tuple(Forced(f"A {RECORD}", Fault.THROTTLED, nth) for nth in (1, 2, 3, 4)),
+            after={"B": 3},
+            shared=True,
+            busy=True,
+        ),
+        caught="is committed, but its driver got",
+        story=(
+            "A leaves a ready entry. Its own claim fails, and its caller gets an error that nothing was "
+            "written. Then B takes the entry along."
+        ),
+    ),
+    Mutant(
+        name="the ready entry of a live job removed by a recovery",
+        where="outputs.md#ready-entries",
+        rule="a recovery removes a ready entry once all of its jobs are decided",
+        edit=Edit(("recover", "if jobs.keys() <= decided", "")),
+        setting=writing(
+            {"A": drive("j"), "R": recover(older_than=100)}, after={"R": 3}, shared=True, busy=True
+        ),
+        caught="was deleted before .* were decided",
+        story="A has left a ready entry and waits. R removes the entry, although A's job is open.",
     ),
     Mutant(
         name="a shared record that counts as published without a look",

@@ -323,6 +323,8 @@ def _check_commit(client: Client, job: Job, commit: Callable[[], CommitRecord]) 
         return error
     client.report("commit")
     committed = truth.commits[job.attempt]
+    if [each.version for each in truth.commits.values()].count(committed.version) > 1:
+        client.report("commit", "with others")
     assert committed.version == record.version and truth.is_whole(committed)
     return None
 

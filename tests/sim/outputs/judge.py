@@ -43,6 +43,7 @@ _MAGIC = "__magic"
 OF_S3A: Mapping[str, str] = MappingProxyType({"writer": "s3a"})
 
 _RECORD = re.compile(r"_commitlog/(\d{20})\.json")
+_READY = re.compile(r"_commitlog/ready/\d{20}-[0-9a-f]{32}\.json")
 _PENDING = re.compile(r"_commitlog/pending/([0-9a-f]{32})\.json")
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
 
@@ -108,6 +109,7 @@ class Truth:
         server: the store.
         records: number of log records.
         commits: the commit records, by attempt, in order.
+        ready: the jobs in each ready entry, by its path: attempt and job id.
         aborted: attempts that cannot be committed.
         aborts: for each of them, the request that wrote its record.
         replaced: files that the output does not have any more, with the version that replaced them.
@@ -135,6 +137,7 @@ class Truth:
     server: WatchedStore
     records: int = 0
     commits: dict[str, Commit] = field(factory=dict)
+    ready: dict[str, dict[str, str]] = field(factory=dict)
     aborted: set[str] = field(factory=set)
     aborts: dict[str, str] = field(factory=dict)
     replaced: dict[str, int] = field(factory=dict)
@@ -266,7 +269,7 @@ class Truth:
         assert shown == {path for path in self.files(self.last) if not path.startswith("_")}
         assert self.success == self.last, "_SUCCESS lags behind"
         assert not list(self.server.list_staged()), "an upload is left"
-        for what in ("pending/", "alive/"):
+        for what in ("pending/", "ready/", "alive/"):
             left = [info.path for info in self.server.list(f"{TOP}_commitlog/{what}")]
             assert not left, f"entries are left: {left}"
 
@@ -333,7 +336,9 @@ class Truth:
         if name.startswith(_MAGIC):
             return
         self.sign(path)
-        if match := _RECORD.fullmatch(name):
+        if _READY.fullmatch(name):
+            self.ready[name] = {job["attempt"]: job["job"] for job in json.loads(data)["jobs"]}
+        elif match := _RECORD.fullmatch(name):
             self._recorded(int(match[1]), json.loads(data))
         elif name == "_SUCCESS":
             self._advanced(json.loads(data))
@@ -388,6 +393,10 @@ class Truth:
             assert any(map(self.is_whole, replacing)), (
                 f"{path} was deleted before its replacement was visible"
             )
+        elif _READY.fullmatch(name):
+            jobs = self.ready.pop(name).items()
+            left = [a for a, job in jobs if a not in self.aborted and self.commit_of(job) is None]
+            assert not left, f"{path} was deleted before {left} were decided"
         elif match := _PENDING.fullmatch(name):
             commit = self.commits.get(match[1])
             if commit is None:

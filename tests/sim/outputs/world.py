@@ -56,6 +56,7 @@ class OutputWorld:
             own, and S3A leaves a record of it.
         staged: whether records are large, and therefore staged first. A recovery may drop the upload.
         shared: whether jobs may share a record, which has their uploads.
+        busy: whether clients know from the beginning that others commit at the same time.
         before: jobs that were committed before the beginning, each with one file.
         remembered: number of decided attempts that a state remembers, if the library has another one.
         denied: for each node, by its name, the mutations that it has no permission for; see
@@ -83,6 +84,7 @@ class OutputWorld:
         s3a: bool = False,
         staged: bool = False,
         shared: bool = False,
+        busy: bool = False,
         before: tuple[str, ...] = (),
         remembered: int = 1_000,
         denied: Mapping[str, tuple[str, ...]] | None = None,
@@ -99,6 +101,7 @@ class OutputWorld:
         self.s3a = s3a
         self.staged = staged
         self._shared = shared
+        self._busy = busy
         self._denied = denied or {}
         self._trusts_any_404 = trusts_any_404
         #: Errors that any call may raise. They prove that nothing happened.
@@ -194,6 +197,8 @@ class OutputWorld:
             new_id=_hexadecimal(node.new_id),
             share_records=self._shared,
         )
+        if self._busy:
+            output._ready.note_busy()
         return Client(world=self, node=node, output=output)
 
     def _check_readers(self, output: Output) -> None:

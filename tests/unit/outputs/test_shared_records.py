@@ -18,12 +18,14 @@ from commitlog.errors import (
     JobAborted,
     JobAlreadyCommitted,
     OutcomeUnknown,
+    Unavailable,
 )
 from commitlog.namespace import RequestStats
 from commitlog.oplog.codec import Document, encode
 from commitlog.outputs import Batch, CommitRecord, Job, Output, StagedFile
 from commitlog.outputs.log_cache import CONFIRMED_FOR
 from commitlog.outputs.pending import PendingJob
+from commitlog.outputs.ready_jobs import ReadyJob
 from commitlog.stores import ObjectStore
 from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
@@ -226,6 +228,95 @@ def test_a_shared_record_of_format_1_is_corrupt() -> None:
     for call in calls:
         with pytest.raises(CorruptRecord, match=r"1\.json' commits several jobs in format 1"):
             call(open_output(store))
+
+
+# -- ready entries -----------------------------------------------------------------------------------
+
+
+def busy(store: ObjectStore, **options: Any) -> Output:
+    """Open an output whose client knows that others commit at the same time."""
+    output = shared(store, clock=ManualClock(), **options)
+    output._ready.note_busy()
+    return output
+
+
+def left(output: Output, *jobs: tuple[Job, list[StagedFile]]) -> None:
+    """Leave a ready entry of each job, as a driver does that waits for others."""
+    for job, files in jobs:
+        each = ReadyJob(job=job, files=tuple(output._checked(job, files)))
+        output._ready.leave([each], after=job.base)
+
+
+def entries(output: Output) -> list[str]:
+    """Return the attempts of the ready entries."""
+    return [each.name.partition("-")[2] for each in output._ready.list()]
+
+
+def test_a_record_takes_the_jobs_of_ready_entries_along() -> None:
+    """All fields of the jobs are as their driver gave them, and their entries are removed."""
+    store = MemoryStore()
+    owner, output = shared(store), busy(store)
+    jobs = [*ready(owner, "a", schema="x"), (owner.begin(batch=Batch("s", 3), schema="x"), [])]
+    left(owner, *jobs)
+    output.commit(*ready(output, "mine", schema="x")[0])
+    assert {each.job_id for each in output.log()} == {"mine", "a", "s/3"}
+    assert {each.version for each in output.log()} == {1}
+    assert entries(output) == []
+    records = [owner.commit(*each) for each in jobs]
+    assert [(each.batch, each.schema) for each in records] == [(None, "x"), (Batch("s", 3), "x")]
+    assert owner.snapshot(roll_forward=False).version == 1
+
+
+def test_only_jobs_that_may_be_committed_are_taken_along() -> None:
+    """Entries of aborted jobs are removed; those of other columns wait, and damaged ones stay."""
+    store = MemoryStore()
+    owner, output = shared(store), busy(store)
+    aborted, other = ready(owner, "aborted") + ready(owner, "other", schema="y")
+    left(owner, aborted, other)
+    owner.abort(aborted[0])
+    damaged = "out/_commitlog/ready/" + 20 * "0" + "-" + 32 * "a" + ".json"
+    store.put(damaged, b"{}")
+    output.commit(*ready(output, "mine", schema="x")[0])
+    assert [each.job_id for each in output.log()] == ["mine"]
+    assert set(entries(output)) == {32 * "a", other[0].attempt}
+    with pytest.raises(Conflict):
+        owner.commit(*other)
+
+
+def test_a_recovery_removes_the_entries_of_dead_drivers() -> None:
+    """Their attempts are aborted first, also those without an upload. Young ones stay."""
+    store = MemoryStore()
+    output = shared(store)
+    jobs = [*ready(output, "a"), (output.begin("empty"), [])]
+    left(output, *jobs)
+    assert output.recover(older_than=100, dry_run=True).aborted == {}
+    assert sorted(output.recover(older_than=100).live) == sorted(job.attempt for job, _ in jobs)
+    assert set(output.recover(older_than=0, dry_run=True).aborted.values()) == {"a", "empty"}
+    assert len(entries(output)) == 2
+    assert set(output.recover(older_than=0).aborted.values()) == {"a", "empty"}
+    assert entries(output) == []
+
+
+def test_an_error_of_a_job_in_a_ready_entry_is_an_unknown_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another driver may commit it later. Nothing is cleaned up."""
+    store = MemoryStore()
+    output = busy(store)
+    [(job, files)] = ready(output, "a")
+
+    def fail(*_: Any) -> bool:
+        raise Unavailable("the store cannot be reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(output._log, "claim", fail)
+        with pytest.raises(OutcomeUnknown, match="or another one: the store cannot be reached"):
+            output.commit(job, files)
+    assert entries(output) == [job.attempt]
+    assert output.commit(*ready(output, "b")[0]).version == 1
+    resolved = output.resolve(job)
+    assert resolved is not None
+    assert resolved.version == 1
 
 
 # -- requests ----------------------------------------------------------------------------------------
