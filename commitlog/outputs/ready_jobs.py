@@ -206,13 +206,13 @@ class ReadyQueue:
         names: list[str] = []
         with contextlib.suppress(CommitError):
             names = [each.name for each in islice(self._entries.list(start_after=start), MOST_ENTRIES)]
+        others = [name for name in names if name != own]
+        if others:
+            self.note_busy()
         listed, first = own in ("", *names), own in ("", *names[:1])
         if not listed or (patient and not first):
             return Collected(listed=listed, first=first)
-        others = [name for name in names if name != own]
         self._known = dict(zip(others, self._executor.map(self._read_known, others), strict=True))
-        if others:
-            self.note_busy()
         return Collected(entries=self._known)
 
     def remove(self, names: Collection[str]) -> None:

@@ -522,7 +522,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         setting=writing(
             {"A": drive("j", abort=False), "B": drive("k")},
             forced=tuple(Forced(f"A {RECORD}", Fault.THROTTLED, nth) for nth in (1, 2, 3, 4)),
-            after={"B": 3},
+            after={"B": 7},
             shared=True,
             busy=True,
         ),

@@ -286,7 +286,7 @@ SMALL = [
         name="a dead driver in a busy output, one that helps it, and an abort from elsewhere",
         programs={"A": drive("j", abort=False), "B": drive("k"), "C": abort_one()},
         faults=CRASH,
-        options={"shared": True, "busy": True, "after": {"B": 3.0, "C": 9.0}},
+        options={"shared": True, "busy": True, "after": {"B": 3.0, "C": 27.0}},
         expected=("commit: done", "commit: with others", "abort: done", "abort: is committed"),
     ),
     output_case(
