@@ -42,7 +42,7 @@ MOST_ENTRIES, MOST_BEHIND = 64, 100
 BUSY_FOR = 10.0
 
 #: Number of versions that a client remembers as helped or combined.
-REMEMBERED = 1_000
+VERSIONS_KEPT = 1_000
 
 #: Bounds of a wait, as multiples of the first pause of the retry policy.
 WAIT = (4, 6)
@@ -170,11 +170,11 @@ class ReadyQueue:
     def note_helped(self, versions: Iterable[int]) -> None:
         """Note the versions in which other drivers have committed jobs of this client."""
         self.note_busy()
-        self.helped = set(sorted({*self.helped, *versions})[-REMEMBERED:])
+        self.helped = set(sorted({*self.helped, *versions})[-VERSIONS_KEPT:])
 
     def note_combined(self, version: int) -> None:
         """Note a version in which this client has committed jobs of other drivers."""
-        self.combined = set(sorted({*self.combined, version})[-REMEMBERED:])
+        self.combined = set(sorted({*self.combined, version})[-VERSIONS_KEPT:])
 
     def wait(self) -> None:
         """Wait while another driver writes the next record."""
