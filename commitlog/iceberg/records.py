@@ -28,8 +28,8 @@ from commitlog.iceberg.model import (
     TableEntry,
     TableExists,
 )
-from commitlog.oplog.codec import Document, decode, encode
-from commitlog.oplog.torn_reads import read_record
+from commitlog.oplog.codec import Document, encode
+from commitlog.oplog.torn_reads import read_document
 
 __all__ = ["CatalogRecords"]
 
@@ -50,7 +50,7 @@ class CatalogRecords:
         store: the store of the records. All clients of a catalog enforce conditions in the same way.
         clock: slept on between tries.
         backoff: the retry policy for changes of names that another client's change came before. It also
-            gives the pauses after a damaged read; see `read_record`.
+            gives the pauses after a damaged read; see `read_document`.
         new_id: makes the ids of tables and of changes.
 
     All methods may raise the errors of `ConditionalStore`, `CorruptRecord` and `FormatTooNew`.
@@ -195,12 +195,10 @@ class CatalogRecords:
         return self._get(_pointer_path(table), POINTER, partial(Pointer.from_document, table=table))
 
     def _get(self, path: str, kind: str, parse: Callable[[Document, str], R]) -> R | None:
-        def read() -> R:
-            found = self._store.get(path)
-            return parse(decode(found.data, {kind}, path=path), found.etag)
-
         try:
-            return read_record(read, clock=self._clock, backoff=self._backoff)
+            return read_document(
+                self._store, path, kind, parse, clock=self._clock, backoff=self._backoff
+            )
         except NotFound:
             return None
 

@@ -18,8 +18,8 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit import ConditionalStore
 from commitlog.errors import AlreadyExists, ConfigurationError, DirectoryNotEmpty
-from commitlog.oplog.codec import Document, decode, encode
-from commitlog.oplog.torn_reads import read_record
+from commitlog.oplog.codec import Document, encode
+from commitlog.oplog.torn_reads import read_document
 from commitlog.oplog.validate import build, mapping, path, text
 from commitlog.paths import check_path, join
 
@@ -74,7 +74,7 @@ class Catalog:
         store: the store of the records and tables.
         new_id: makes unique ids, for the directories of tables.
         clock: slept on between two reads of a damaged record.
-        backoff: the retry policy of such reads; see `read_record`.
+        backoff: the retry policy of such reads; see `read_document`.
 
     The id of a namespace or table is the list of its names, from the outermost namespace; the root
     namespace has the empty id, and always exists.
@@ -164,12 +164,8 @@ class Catalog:
         return sorted(namespaces), sorted(tables)
 
     def _read(self, path: str, kind: str, parse: Callable[[Document, str], T]) -> T:
-        def read() -> T:
-            found = self._store.get(path)
-            return parse(decode(found.data, {kind}, path=path), found.etag)
-
         # A dropped name may be used again while its record is read.
-        return read_record(read, clock=self._clock, backoff=self._backoff)
+        return read_document(self._store, path, kind, parse, clock=self._clock, backoff=self._backoff)
 
     def _check_namespace(self, names: Sequence[str]) -> None:
         if names:

@@ -18,9 +18,10 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import Conflict, CorruptRecord
+from commitlog.oplog.codec import Document, decode
 from commitlog.stores.api import ObjectData, same_etag
 
-__all__ = ["TRIES", "read_record", "read_whole"]
+__all__ = ["TRIES", "read_document", "read_record", "read_whole"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,34 @@ def read_record(read: Callable[[], T], *, clock: Clock, backoff: Backoff) -> T:
     """
     few = evolve(backoff, tries=min(backoff.tries, TRIES))
     return few.retry(clock, read, on=CorruptRecord)
+
+
+def read_document(
+    store: ConditionalStore,
+    path: str,
+    kind: str,
+    parse: Callable[[Document, str], T],
+    *,
+    clock: Clock,
+    backoff: Backoff,
+) -> T:
+    """Return what `parse` makes of a record that others may replace, and of its etag.
+
+    Args:
+        store: the store.
+        path: path of the record.
+        kind: its kind.
+        parse: makes the result; raises `CorruptRecord` for a record that is not valid.
+        clock, backoff: as for `read_record`.
+
+    Raises `NotFound`, `FormatTooNew`, and `CorruptRecord` if the record is damaged in every read.
+    """
+
+    def read() -> T:
+        found = store.get(path)
+        return parse(decode(found.data, {kind}, path=path), found.etag)
+
+    return read_record(read, clock=clock, backoff=backoff)
 
 
 def read_whole(store: ConditionalStore, path: str, *, clock: Clock, backoff: Backoff) -> ObjectData:
