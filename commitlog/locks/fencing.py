@@ -22,15 +22,13 @@ from commitlog.errors import (
     StaleToken,
 )
 from commitlog.oplog.torn_reads import read_record, read_whole
+from commitlog.oplog.validate import MAX_COUNT
 from commitlog.stores.api import PutResult, same_etag
 
 __all__ = ["FORMAT", "FencedObject", "FencedStore"]
 
 #: Format of the first line of an object whose token is in its content.
 FORMAT = 1
-
-#: All tokens are below this.
-_MAX_TOKEN = 2**63
 
 #: The metadata key of the token.
 _METADATA = "commitlog-fence"
@@ -247,7 +245,7 @@ class FencedStore:
             )
 
     def _prepared(self, data: bytes, token: int) -> tuple[bytes, Mapping[str, str]]:
-        if type(token) is not int or not 0 <= token < _MAX_TOKEN:
+        if type(token) is not int or not 0 <= token <= MAX_COUNT:
             raise ConfigurationError(f"token is {token!r}; it must be an int of 0 or more: lock.token")
         if self._in_content:
             return b"commitlog-fence %d %d %s\n%s" % (FORMAT, token, self._new_id().encode(), data), {}
@@ -260,7 +258,7 @@ class FencedStore:
                 f"{path!r} has format {int(header[1])}, and this library reads up to {FORMAT}: upgrade"
                 " it"
             )
-        if header is None or header[2] is None or int(header[2]) >= _MAX_TOKEN:
+        if header is None or header[2] is None or int(header[2]) > MAX_COUNT:
             raise CorruptRecord(
                 f"{path!r} does not begin with a token: it was not written by a FencedStore that keeps"
                 " tokens in the content. It was left as it is; use another path, or keep='metadata'"
@@ -269,7 +267,7 @@ class FencedStore:
 
     def _token_of(self, path: str, metadata: Mapping[str, str]) -> int:
         text = metadata.get(_METADATA, "0")
-        if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= _MAX_TOKEN:
+        if not re.fullmatch("[0-9]{1,19}", text) or int(text) > MAX_COUNT:
             raise CorruptRecord(
                 f"the token of {path!r} is {text!r}. It was left as it is; write it again"
             )

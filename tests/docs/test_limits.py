@@ -82,7 +82,6 @@ def test_all_limits_are_on_the_page() -> None:
         "cli.ingest.commands._MAX_LISTED",
         "cli.progress._MAX_COUNTED",
         "commit.record._MAX_NUMBER",
-        "locks.fencing._MAX_TOKEN",
         "ingest.cleaning_queue._MAX_COMMITS",
         "ingest.fetch.MAX_BYTES",
         "ingest.fetch.MAX_FILES",
