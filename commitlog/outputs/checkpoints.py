@@ -23,7 +23,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TypeVar
 
-from attrs import define, frozen
+from attrs import frozen
 
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import AlreadyExists, CorruptRecord, NotFound
@@ -62,6 +62,7 @@ class JobIndex:
 
     The first shard that is asked for is read alone. When another one is asked for, all are read: a
     process that begins one job reads little, and one that begins many sends one request for them.
+    Not thread-safe.
 
     Args:
         jobs: the jobs that are known; all of them, if there are no shards.
@@ -192,7 +193,7 @@ class Checkpoints:
             head = _Head.of(fields, version)
             ends = list(accumulate(head.shards, initial=start))
             read = partial(self._read_shards, found, ends)
-            jobs = JobIndex(_versions(head.jobs), shards=len(head.shards), read=read)
+            jobs = JobIndex(_without_places(head.jobs), shards=len(head.shards), read=read)
             return CheckpointHead(state=head.state, jobs=jobs)
 
         return _build(path, make)
@@ -218,7 +219,7 @@ class Checkpoints:
         def make() -> Mapping[str, int]:
             if len(lines) != end - first:
                 raise ValueError(f"it has {len(lines)} shards of job ids in place of {end - first}")
-            return _versions(_jobs(lines, first, len(ends) - 1))
+            return _without_places(_jobs(lines, first, len(ends) - 1))
 
         return _build(found.path, make)
 
@@ -248,7 +249,7 @@ class Checkpoints:
         return join(self._directory, f"{version:020d}{_SUFFIX}")
 
 
-@define(kw_only=True)
+@frozen(kw_only=True)
 class _Head:
     """The first line of a checkpoint.
 
@@ -258,12 +259,12 @@ class _Head:
         jobs: the jobs, if they are in this line, with version and place in the order of commit.
         shards: the number of bytes of each shard.
         files: number of files.
-        job_count: number of jobs in the shards.
+        job_count: number of jobs.
     """
 
     state: State
-    jobs: dict[str, tuple[int, int]]
-    shards: list[int]
+    jobs: Mapping[str, tuple[int, int]]
+    shards: tuple[int, ...]
     files: int
     job_count: int
 
@@ -274,30 +275,24 @@ class _Head:
         if fields["format"] not in (1, _FORMAT) or fields["version"] != version:
             raise ValueError("it is of another format or version")
         batches = {text(stream): items(last) for stream, last in mapping(fields["batches"]).items()}
-        head = cls(
-            state=State(
-                version=version,
-                commit=count(fields["commit"]),
-                batches={stream: (count(n), count(at)) for stream, (n, at) in batches.items()},
-                schema=maybe_text(fields["schema"]),
-                visibility=_visibility(fields["visibility"]),
-                expired=count(fields["expired"]),
-            ),
-            jobs={},
-            shards=[],
-            files=count(fields["files"]),
-            job_count=0,
+        state = State(
+            version=version,
+            commit=count(fields["commit"]),
+            batches={stream: (count(n), count(at)) for stream, (n, at) in batches.items()},
+            schema=maybe_text(fields["schema"]),
+            visibility=_visibility(fields["visibility"]),
+            expired=count(fields["expired"]),
         )
+        files = count(fields["files"])
         if fields["format"] == 1:
-            jobs = enumerate(mapping(fields["jobs"]).items())
-            head.jobs = {text(job_id): (count(at), n) for n, (job_id, at) in jobs}
-            _fill(head.state, fields)
-        else:
-            head.shards = [count(size) for size in items(fields["shards"])]
-            head.job_count = count(fields["jobs"])
-            if not head.shards:
-                raise ValueError("it has no shards")
-        return head
+            _fill(state, fields)
+            numbered = enumerate(mapping(fields["jobs"]).items())
+            jobs = {text(job_id): (count(at), place) for place, (job_id, at) in numbered}
+            return cls(state=state, jobs=jobs, shards=(), files=files, job_count=len(jobs))
+        shards = tuple(count(size) for size in items(fields["shards"]))
+        if not shards:
+            raise ValueError("it has no shards")
+        return cls(state=state, jobs={}, shards=shards, files=files, job_count=count(fields["jobs"]))
 
 
 def _fill(state: State, line: object) -> None:
@@ -331,7 +326,7 @@ def _jobs(lines: Iterable[object], first: int, shards: int) -> dict[str, tuple[i
     return found
 
 
-def _versions(jobs: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+def _without_places(jobs: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     return {job_id: version for job_id, (version, _) in jobs.items()}
 
 
@@ -396,7 +391,7 @@ def _parse(data: bytes, version: int, path: str) -> State:
                 raise ValueError("it lacks jobs")
             _fill(state, others[shards])
             others = others[shards + 1 :]
-        state.jobs = _versions(dict(sorted(jobs.items(), key=lambda each: each[1][1])))
+        state.jobs = _without_places(dict(sorted(jobs.items(), key=lambda each: each[1][1])))
         state.files = {file.path: file for file in map(DataFile.from_json, others)}
         if not head.files == len(others) == len(state.files):
             raise ValueError("it lacks files")
