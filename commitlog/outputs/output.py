@@ -796,7 +796,9 @@ class Output:
             self._finisher.submit(self._finish_later)
 
     def _finish_later(self) -> None:
-        if any(record.version in self._ready.combined for record in self._unfinished):
+        with self._lock:
+            combined = any(record.version in self._ready.combined for record in self._unfinished)
+        if combined:
             # The other clients publish the files of their jobs now.
             self._ready.wait()
         with self._lock:
