@@ -10,7 +10,7 @@ processes join, from their ready entries (`commitlog.outputs.ready_jobs`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from attrs import evolve
@@ -102,7 +102,7 @@ def commit_together(
             for group in others.entries.values()
             for each in group
         }
-        helped = _open(verdicts)
+        helped = [each for each, verdict in verdicts.items() if verdict is None]
         chosen = _chosen([*(jobs[number] for number in open_jobs), *helped])
         now = clock.epoch()
         try:
@@ -162,10 +162,6 @@ def _unknown(error: Exception) -> OutcomeUnknown:
     unknown = OutcomeUnknown(f"the job may be committed, by this driver or another one: {error}")
     unknown.__cause__ = error
     return unknown
-
-
-def _open(outcomes: Mapping[ReadyJob, Outcome | None]) -> list[ReadyJob]:
-    return [each for each, outcome in outcomes.items() if outcome is None]
 
 
 def _is_final(outcome: Outcome | None) -> bool:

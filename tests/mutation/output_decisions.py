@@ -462,7 +462,13 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         name="a helped job not checked against the log",
         where="outputs.md#ready-entries",
         rule="each job of a ready entry is checked against all records before the claim",
-        edit=Edit(("commit_together", "helped = _open(verdicts)", "helped = list(verdicts)")),
+        edit=Edit(
+            (
+                "commit_together",
+                "helped = [each for each, verdict in verdicts.items() if verdict is None]",
+                "helped = list(verdicts)",
+            )
+        ),
         setting=writing(
             {"A": drive("j", abort=False), "B": drive("k"), "C": abort_one()},
             after={"B": 3, "C": 1},
