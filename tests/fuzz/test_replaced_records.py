@@ -1,6 +1,6 @@
 """Any data in place of a record of a lock, an Iceberg or a Lance catalog is read as stored, or refused.
 
-These records are replaced. What was read is valid, so that the next change of it can be read, too.
+These records are replaced. A record that can be read is valid, and so is the next change of it.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def refused(output: Output, job_id: str) -> int:
     return error.value.version
 
 
-# -- what is read --------------------------------------------------------------------------------------
+# -- requests and bytes --------------------------------------------------------------------------------
 
 
 def test_the_bytes_that_begin_reads_hardly_grow_with_the_log() -> None:
@@ -139,7 +139,7 @@ def test_a_long_first_line_is_read_in_several_requests() -> None:
     assert (first, second) == (8 * 1024, 64 * 1024) < (rest, rest)
 
 
-# -- what is found -------------------------------------------------------------------------------------
+# -- lookups -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 4, 99, 1_000])
