@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
+from support.class_archive import JAVA_OPTIONS
 from support.servers import Dynalite, Juicefs, Ministack, Seaweedfs
 from support.spark_session import spark, spark_logs  # noqa: F401 - fixtures
 
@@ -57,9 +58,7 @@ def pytest_configure() -> None:
     os.environ["AWS_CONFIG_FILE"] = os.devnull
     os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
-    # Most JVMs of tests live for seconds: the second compiler and parallel collectors cost more than
-    # they save.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     # Spark's workers would use the first python3 on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 

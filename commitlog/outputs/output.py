@@ -19,7 +19,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from attrs import evolve
@@ -73,6 +74,9 @@ from commitlog.stores.body import Body, chunks
 __all__ = ["Output"]
 
 _log = logging.getLogger(__name__)
+
+#: Number of attempts that a process remembers as its own.
+ATTEMPTS_REMEMBERED = 1_000
 
 T = TypeVar("T")
 
@@ -171,6 +175,7 @@ class Output:
         # Attempts whose files are being published, with their versions.
         self._in_flight: dict[str, int] = {}
         self._unfinished: list[CommitRecord] = []
+        self._begun: deque[str] = deque(maxlen=ATTEMPTS_REMEMBERED)
 
     def __repr__(self) -> str:
         return f"Output({self.store.url!r}, {self.path!r})"
@@ -266,6 +271,7 @@ class Output:
                     f"{self!r} has committed data, and the mode is 'error'; nothing was done"
                 )
             self._refuse_foreign()
+        self._begun.append(job.attempt)
         return job
 
     def new_attempt(self, seed: str | None = None) -> str:
@@ -824,13 +830,20 @@ class Output:
                 for version in {record.version for record in records} & self._ready.combined:
                     shared = self._log.read(version - 1, version, cached=True)
                     attempts |= {each.attempt for each in shared if isinstance(each, CommitRecord)}
-            uploads = self._publisher.uploads()
+            uploads = list(self._publisher.uploads())
             self._publisher.drop(each for each in uploads if attempt_of(each.path) in attempts)
+            self._note_others({attempt_of(each.path) for each in uploads} - attempts)
             for version in sorted({record.version for record in records}):
                 self._checkpoint(version)
         except CommitError as error:
             names = ", ".join(repr(record.job_id) for record in records)
             _log.warning("job %s is committed, but tidying up after it failed: %s", names, error)
+
+    def _note_others(self, staging: Set[str | None]) -> None:
+        """Note that the output is busy if attempts of other processes have staged files."""
+        others = staging - set(self._begun)
+        if self._share_records and any(each and each.startswith(self._tag) for each in others):
+            self._ready.note_busy()
 
     def _to_remove(self, job: Job, files: Iterable[StagedFile]) -> Iterator[ForeignFile]:
         """Yield the foreign files that the mode of `job` replaces."""

@@ -13,6 +13,7 @@ entry is removed.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -45,7 +46,11 @@ BUSY_FOR = 10.0
 VERSIONS_KEPT = 1_000
 
 #: Bounds of a wait, as multiples of the first pause of the retry policy.
-WAIT = (4, 6)
+WAIT = (4, 5)
+
+#: The driver that writes the next record lists the entries at most so many times, with this pause (again
+#: such a multiple), until there are as many as for one of its last records.
+GATHER_TURNS, GATHER_PAUSE, RECORDS_REMEMBERED = 5, 1, 8
 
 
 @frozen(kw_only=True)
@@ -154,6 +159,7 @@ class ReadyQueue:
         self._executor = executor
         self._busy_since: float | None = None
         self._known: dict[str, tuple[ReadyJob, ...]] = {}
+        self._gathered: deque[int] = deque(maxlen=RECORDS_REMEMBERED)
         self.helped: set[int] = set()
         self.combined: set[int] = set()
         self.last_won = -1
@@ -192,7 +198,7 @@ class ReadyQueue:
             self._store.put(self._entries.path(name), encode(document))
         return name
 
-    def collect(self, *, after: int, own: str, patient: bool) -> Collected:
+    def collect(self, *, after: int, own: str, patient: bool, gather: bool = False) -> Collected:
         """Return the entries of other drivers, to be committed by the record after number `after`.
 
         They are read only if the caller is to commit them. Entries that cannot be read are left out.
@@ -201,19 +207,31 @@ class ReadyQueue:
             after: number of the last record that was read.
             own: name of the caller's own entry; "" if it has none.
             patient: whether to leave the work to the driver whose entry is the first one.
+            gather: whether to wait, for a moment, until there are as many entries as lately.
         """
+        expected = max(self._gathered, default=0) if gather else 0
+        for turn in range(GATHER_TURNS):
+            names = self._listed(after)
+            others = [name for name in names if name != own]
+            if others:
+                self.note_busy()
+            listed, first = own in ("", *names), own in ("", *names[:1])
+            if not listed or (patient and not first):
+                return Collected(listed=listed, first=first)
+            self._known = dict(zip(others, self._executor.map(self._read_known, others), strict=True))
+            if len(others) >= expected or turn + 1 == GATHER_TURNS:
+                break
+            self._clock.sleep(GATHER_PAUSE * self._backoff.base)
+        self._gathered.append(len(others))
+        return Collected(entries=self._known)
+
+    def _listed(self, after: int) -> list[str]:
+        """Return the names of the first entries, of jobs that are not far behind record `after`."""
         start = f"{after - MOST_BEHIND:020d}" if after > MOST_BEHIND else ""
         names: list[str] = []
         with contextlib.suppress(CommitError):
             names = [each.name for each in islice(self._entries.list(start_after=start), MOST_ENTRIES)]
-        others = [name for name in names if name != own]
-        if others:
-            self.note_busy()
-        listed, first = own in ("", *names), own in ("", *names[:1])
-        if not listed or (patient and not first):
-            return Collected(listed=listed, first=first)
-        self._known = dict(zip(others, self._executor.map(self._read_known, others), strict=True))
-        return Collected(entries=self._known)
+        return names
 
     def remove(self, names: Collection[str]) -> None:
         """Remove entries whose jobs are decided. What is left is removed later, by any driver."""

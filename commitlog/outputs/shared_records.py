@@ -43,8 +43,9 @@ Outcome: TypeAlias = CommitRecord | Exception
 #: Errors of a check against the log that are final: no later record commits the job.
 FINAL = (JobAborted, JobAlreadyCommitted, Conflict)
 
-#: How often a driver that has left a ready entry waits for others before it claims a number itself.
-MOST_WAITS = 4
+#: After so many waits, a driver with a ready entry claims a number itself: that of the first entry, and
+#: every other one.
+LEAST_WAITS, MOST_WAITS = 2, 4
 
 
 def commit_together(
@@ -62,93 +63,127 @@ def commit_together(
     error that `CommitLog.commit` raises for such a job. An unknown outcome of a record is one of each of
     its jobs, and of no other. The outcome of a job in a ready entry is unknown until the log decides it.
     """
-    outcomes: list[Outcome | None] = [None] * len(jobs)
-    # The client that began a job had read the log up to its base.
-    after = max([log.cache.known, *(each.job.base for each in jobs)])
-    seen = [each.job.base for each in jobs]
-    entry, waits, won_one = "", 0, False
-    in_entry: frozenset[int] = frozenset()
-    while True:
-        for number, each in enumerate(jobs):
+    return _Call(log, clock, jobs, queue).run()
+
+
+class _Call:
+    """A call of `commit_together`, whose arguments it takes."""
+
+    def __init__(
+        self, log: CommitLog, clock: Clock, jobs: Sequence[ReadyJob], queue: ReadyQueue
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._jobs = jobs
+        self._queue = queue
+        self._outcomes: list[Outcome | None] = [None] * len(jobs)
+        # The client that began a job had read the log up to its base.
+        self._after = max([log.cache.known, *(each.job.base for each in jobs)])
+        self._seen = [each.job.base for each in jobs]
+        self._entry = ""
+        self._in_entry: frozenset[int] = frozenset()
+        self._waits = 0
+        self._won = False
+
+    def run(self) -> list[Outcome]:
+        """Do the work; see `commit_together`."""
+        while open_jobs := self._check():
+            others = self._others(open_jobs) if self._queue.busy else Collected()
+            if others is not None:
+                self._claim(open_jobs, others)
+        if self._won and self._entry and all(map(_is_final, self._outcomes)):
+            self._queue.remove([self._entry])
+        elif self._in_entry and not self._won:
+            self._queue.note_helped(
+                each.version for each in self._outcomes if isinstance(each, CommitRecord)
+            )
+        return [outcome for outcome in self._outcomes if outcome is not None]
+
+    def _check(self) -> list[int]:
+        """Check the open jobs against the records that were read; return the numbers of open jobs."""
+        log, outcomes, seen = self._log, self._outcomes, self._seen
+        for number, each in enumerate(self._jobs):
             if outcomes[number] is None:
-                outcome = _decided(log, each.job, seen[number], after)
-                outcomes[number] = _reported(outcome, number in in_entry)
-                seen[number] = after
-        open_jobs = [number for number, outcome in enumerate(outcomes) if outcome is None]
-        if not open_jobs:
-            break
-        others = Collected()
-        if queue.busy:
-            # Who wrote the last record writes the next one, too. The others wait for it.
-            if after != queue.last_won and waits < MOST_WAITS:
-                if not entry:
-                    entry = queue.leave([jobs[number] for number in open_jobs], after=after)
-                    in_entry = frozenset(open_jobs)
-                waits += 1
-                queue.wait()
-                before, after = after, _read_on(log, after, jobs)
-                if after > before:
-                    continue
-            others = queue.collect(after=after, own=entry, patient=0 < waits < MOST_WAITS)
-            if not others.listed:
-                # A record has decided the jobs, or a recovery removed the entry of an aborted one.
-                entry = ""
-                after = _read_on(log, after, jobs)
-                continue
-            if not others.first and waits < MOST_WAITS:
-                continue
+                outcome = _decided(log, each.job, seen[number], self._after)
+                outcomes[number] = _reported(outcome, number in self._in_entry)
+                seen[number] = self._after
+        return [number for number, outcome in enumerate(outcomes) if outcome is None]
+
+    def _others(self, open_jobs: Sequence[int]) -> Collected | None:
+        """Return the jobs of other drivers for the next record; None: check the open jobs first."""
+        # Who wrote the last record writes the next one, too. The others wait for it.
+        leads = self._after == self._queue.last_won
+        if not leads and self._waits < MOST_WAITS:
+            if not self._entry:
+                self._entry = self._queue.leave([self._jobs[n] for n in open_jobs], after=self._after)
+                self._in_entry = frozenset(open_jobs)
+            self._waits += 1
+            self._queue.wait()
+            before = self._after
+            self._read_on()
+            if self._after > before or self._waits < LEAST_WAITS:
+                return None
+        patient = 0 < self._waits < MOST_WAITS
+        others = self._queue.collect(
+            after=self._after, own=self._entry, patient=patient, gather=leads and not self._entry
+        )
+        if not others.listed:
+            # A record has decided the jobs, or a recovery removed the entry of an aborted one.
+            self._entry = ""
+            self._read_on()
+            return None
+        return others if others.first or not patient else None
+
+    def _claim(self, open_jobs: Sequence[int], others: Collected) -> None:
+        """Claim the next number for the open jobs and those of others."""
+        log, queue, outcomes, after = self._log, self._queue, self._outcomes, self._after
+        jobs = {number: self._jobs[number] for number in open_jobs}
         verdicts = {
             each: _decided(log, each.job, each.job.base, after)
             for group in others.entries.values()
             for each in group
         }
         helped = [each for each, verdict in verdicts.items() if verdict is None]
-        chosen = _chosen([*(jobs[number] for number in open_jobs), *helped])
-        now = clock.epoch()
+        chosen = _chosen([*jobs.values(), *helped])
+        now = self._clock.epoch()
         try:
             won = log.claim(after + 1, document_of([each.record(now) for each in chosen]))
         except Exception as error:  # it must not be taken for the outcome of jobs that are committed
-            for number in open_jobs:
-                if jobs[number] in chosen:
+            for number, each in jobs.items():
+                if each in chosen:
                     # Each caller raises an exception of its own.
-                    outcomes[number] = _unknown(error) if number in in_entry else _copy(error)
-            continue
-        if won:
-            after += 1
-            written = tuple(evolve(each.record(now), version=after) for each in chosen)
-            log.cache.keep(after, written)
-            records = dict(zip(chosen, written, strict=True))
-            for number in open_jobs:
-                outcomes[number] = records.get(jobs[number])
-            queue.last_won, won_one = after, True
-            if not records.keys().isdisjoint(helped):
-                queue.note_combined(after)
-            decided = {each for each, verdict in verdicts.items() if _is_final(verdict)} | records.keys()
-            done = [n for n, group in others.entries.items() if group and decided.issuperset(group)]
-            queue.remove(done)
-        else:
+                    in_entry = number in self._in_entry
+                    outcomes[number] = _unknown(error) if in_entry else _copy(error)
+            return
+        if not won:
             queue.note_busy()
-            after = _read_on(log, after, jobs)
-    if won_one and entry and all(map(_is_final, outcomes)):
-        queue.remove([entry])
-    elif in_entry and not won_one:
-        queue.note_helped(each.version for each in outcomes if isinstance(each, CommitRecord))
-    return [outcome for outcome in outcomes if outcome is not None]
+            self._read_on()
+            return
+        written = tuple(evolve(each.record(now), version=after + 1) for each in chosen)
+        log.cache.keep(after + 1, written)
+        records = dict(zip(chosen, written, strict=True))
+        for number, each in jobs.items():
+            outcomes[number] = records.get(each)
+        self._after = queue.last_won = after + 1
+        self._won = True
+        if not records.keys().isdisjoint(helped):
+            queue.note_combined(after + 1)
+        decided = {each for each, verdict in verdicts.items() if _is_final(verdict)} | records.keys()
+        done = [name for name, group in others.entries.items() if group and decided.issuperset(group)]
+        queue.remove(done)
 
+    def _read_on(self) -> None:
+        """Read the next records, up to one of the jobs or the end.
 
-def _read_on(log: CommitLog, after: int, jobs: Sequence[ReadyJob]) -> int:
-    """Read the records after number `after`, up to one of `jobs` or the end; return the last number.
-
-    Others have gone on meanwhile: a claim of any number but the next one is lost. An error of this is
-    found again, and reported, where the jobs are checked.
-    """
-    attempts = {each.job.attempt for each in jobs}
-    with contextlib.suppress(CommitError):
-        for later in log.read(after, cached=True):
-            after = later.version
-            if isinstance(later, CommitRecord) and later.attempt in attempts:
-                break
-    return after
+        Others have gone on meanwhile: a claim of any number but the next one is lost. An error of this
+        is found again, and reported, where the jobs are checked.
+        """
+        attempts = {each.job.attempt for each in self._jobs}
+        with contextlib.suppress(CommitError):
+            for later in self._log.read(self._after, cached=True):
+                self._after = later.version
+                if isinstance(later, CommitRecord) and later.attempt in attempts:
+                    break
 
 
 def _reported(outcome: Outcome | None, in_entry: bool) -> Outcome | None:

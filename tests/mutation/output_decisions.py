@@ -404,8 +404,8 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="each job of a group is checked against the records before the claim, as a job alone is",
         edit=Edit(
             (
-                "commit_together",
-                "outcome = _decided(log, each.job, seen[number], after)",
+                "_Call._check",
+                "outcome = _decided(log, each.job, seen[number], self._after)",
                 "outcome = None",
             )
         ),
@@ -436,8 +436,8 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="if a shared record may have been written, each of its jobs has an unknown outcome",
         edit=Edit(
             (
-                "commit_together",
-                "outcomes[number] = _unknown(error) if number in in_entry else _copy(error)",
+                "_Call._claim",
+                "outcomes[number] = _unknown(error) if in_entry else _copy(error)",
                 (
                     "from commitlog.errors import Unavailable\n"
                     'outcomes[number] = Unavailable("the record was not written")'
@@ -464,7 +464,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="each job of a ready entry is checked against all records before the claim",
         edit=Edit(
             (
-                "commit_together",
+                "_Call._claim",
                 "helped = [each for each, verdict in verdicts.items() if verdict is None]",
                 "helped = list(verdicts)",
             )
@@ -487,9 +487,12 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a driver looks for its jobs in the records of others before it claims the next number",
         edit=Edit(
             (
-                "commit_together",
-                "outcome = _decided(log, each.job, seen[number], after)",
-                "outcome = None if number in in_entry else _decided(log, each.job, seen[number], after)",
+                "_Call._check",
+                "outcome = _decided(log, each.job, seen[number], self._after)",
+                (
+                    "outcome = None if number in self._in_entry else "
+                    "_decided(log, each.job, seen[number], self._after)"
+                ),
             )
         ),
         setting=writing({"A": drive("j"), "B": drive("k")}, shared=True, busy=True),
@@ -502,7 +505,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a ready entry is removed after the log has decided all of its jobs",
         edit=Edit(
             (
-                "commit_together",
+                "_Call._claim",
                 "won = log.claim(",
                 "queue.remove(list(others.entries))\nwon = log.claim(",
             )
@@ -520,15 +523,15 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a job in a ready entry has an unknown outcome until the log decides it",
         edit=Edit(
             (
-                "commit_together",
-                "outcomes[number] = _unknown(error) if number in in_entry else _copy(error)",
+                "_Call._claim",
+                "outcomes[number] = _unknown(error) if in_entry else _copy(error)",
                 "outcomes[number] = _copy(error)",
             )
         ),
         setting=writing(
             {"A": drive("j", abort=False), "B": drive("k")},
             forced=tuple(Forced(f"A {RECORD}", Fault.THROTTLED, nth) for nth in (1, 2, 3, 4)),
-            after={"B": 7},
+            after={"B": 12},
             shared=True,
             busy=True,
         ),

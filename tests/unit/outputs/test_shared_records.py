@@ -283,6 +283,52 @@ def test_only_jobs_that_may_be_committed_are_taken_along() -> None:
         owner.commit(*other)
 
 
+class _Arrivals(ManualClock):
+    """A clock that makes a call at each pause."""
+
+    def __init__(self, *calls: Callable[[], object]) -> None:
+        super().__init__()
+        self.calls = list(calls)
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.calls:
+            self.calls.pop(0)()
+
+
+def test_the_driver_that_wrote_the_last_record_waits_for_as_many_jobs_as_lately() -> None:
+    """It goes on without them after a few pauses."""
+    store = MemoryStore()
+    owner, clock = shared(store), _Arrivals()
+    output = shared(store, clock=clock)
+    output._ready.note_busy()
+    left(owner, *ready(owner, "a", "b"))
+    output.commit(*ready(output, "first")[0])
+    late = ready(owner, "c", "d")
+    clock.calls = [lambda: left(owner, late[0]), lambda: left(owner, late[1])]
+    output.commit(*ready(output, "second")[0])
+    assert {each.job_id for each in output.log() if each.version == 2} == {"second", "c", "d"}
+    assert not clock.calls
+    before = clock.monotonic()
+    output.commit(*ready(output, "third")[0])
+    assert 0 < clock.monotonic() - before < 1
+
+
+def test_uploads_of_other_drivers_show_that_the_output_is_busy() -> None:
+    """So a driver that never lost a claim finds the ready entries. Its own uploads do not count."""
+    store = MemoryStore()
+    output, owner = shared(store, clock=ManualClock()), shared(store)
+    jobs = ready(output, "a", "b")
+    output.commit(*jobs[0])
+    assert not output._ready.busy
+    others = ready(owner, "c")
+    output.commit(*jobs[1])
+    assert output._ready.busy
+    left(owner, *others)
+    output.commit(*ready(output, "d")[0])
+    assert {each.job_id for each in output.log() if each.version == 3} == {"c", "d"}
+
+
 def test_a_recovery_removes_the_entries_of_dead_drivers() -> None:
     """Their attempts are aborted first, also those without an upload. Young ones stay."""
     store = MemoryStore()
