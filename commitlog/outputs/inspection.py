@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from commitlog.outputs.job import Visibility, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Publisher
+from commitlog.outputs.ready_jobs import ReadyJob, ReadyQueue
 from commitlog.outputs.records import CommitRecord, Record, records_of, total_rows
 from commitlog.outputs.state import State
 
@@ -31,7 +32,7 @@ __all__ = ["AttemptStatus", "Outcome", "OutputInspection", "UnpublishedJob", "in
 #: The outcome of an attempt according to the log; open: it can still be committed.
 Outcome: TypeAlias = Literal["open", "committed", "aborted"]
 
-#: Most pending entries that are read for their job ids.
+#: Most pending entries, and ready entries, that are read for their jobs.
 _NAMED = 100
 
 
@@ -41,13 +42,13 @@ class AttemptStatus:
 
     Attributes:
         attempt: its name.
-        job_id: its job, if it has prepared its commit and the entry was read.
+        job_id: its job, if it has prepared its commit and its entry was read.
         outcome: its outcome.
-        began: time of the oldest sign of it, by the store's clock: an upload, its pending entry, or its
-            last heartbeat. Its begin itself stores nothing.
+        began: time of the oldest sign of it, by the store's clock: an upload, its entry, or its last
+            heartbeat. Its begin itself stores nothing.
         active: time of the newest sign.
         heartbeat: time of its last heartbeat; None if it has none.
-        prepared: whether it has a pending entry.
+        prepared: whether it has a pending entry or a ready entry.
         uploads: number of its unpublished uploads that were listed.
     """
 
@@ -133,6 +134,7 @@ class OutputInspection:
 def inspect(
     log: CommitLog,
     pending: RecordDirectory,
+    ready: ReadyQueue,
     publisher: Publisher,
     *,
     tag: str,
@@ -146,6 +148,7 @@ def inspect(
     Args:
         log: the log of the output.
         pending: its pending entries.
+        ready: its ready entries.
         publisher: its publisher; only its reading methods are called.
         tag: the prefix of the attempts of this output, and of no other.
         clock: the clock, if the store does not give its time.
@@ -154,7 +157,7 @@ def inspect(
     reading = _Reading(bound=Bound(limit))
     now = pending.now(clock)
     # The listings come first, so the log has the outcomes of everything in them.
-    traces = _traces(log, pending, publisher, tag, reading)
+    traces = _traces(pending, ready, publisher, tag, reading)
     visible = 0
     with reading.damage():
         visible = publisher.checked_watermark()
@@ -203,15 +206,18 @@ def inspect(
 
 @define
 class _Trace:
-    """What an attempt has left: times of its entry, of its heartbeat and of its uploads."""
+    """What an attempt has left: times of its entries, of its heartbeat and of its uploads."""
 
     prepared: float | None = None
+    ready: float | None = None
+    job_id: str | None = None
     heartbeat: float | None = None
     uploads: list[float] = field(factory=list)
 
     @property
     def times(self) -> list[float]:
-        return [*(t for t in (self.prepared, self.heartbeat) if t is not None), *self.uploads]
+        others = (self.prepared, self.ready, self.heartbeat)
+        return [*(time for time in others if time is not None), *self.uploads]
 
 
 @define(kw_only=True)
@@ -236,7 +242,7 @@ class _Reading:
 
 
 def _traces(
-    log: CommitLog, pending: RecordDirectory, publisher: Publisher, tag: str, reading: _Reading
+    pending: RecordDirectory, ready: ReadyQueue, publisher: Publisher, tag: str, reading: _Reading
 ) -> dict[str, _Trace]:
     """Return what attempts have left, by attempt."""
     found: dict[str, _Trace] = {}
@@ -248,6 +254,11 @@ def _traces(
                 f"{pending.path(entry.name)!r} is not a pending entry: its name is not an attempt id;"
                 " move it elsewhere"
             )
+    for number, entry in enumerate(reading.bound.take(ready.list())):
+        jobs = _ready_jobs(ready, entry.name, reading) if number < _NAMED else ()
+        for each in jobs:
+            trace = found.setdefault(each.job.attempt, _Trace())
+            trace.ready, trace.job_id = entry.written, each.job.job_id
     for attempt, last in publisher.heartbeats().items():
         found.setdefault(attempt, _Trace()).heartbeat = last
     for upload in reading.bound.take(publisher.uploads()):
@@ -294,17 +305,23 @@ def _attempts(
     found = [
         AttemptStatus(
             attempt=attempt,
-            job_id=jobs.get(attempt),
+            job_id=jobs.get(attempt, trace.job_id),
             outcome=outcomes[state.committed(attempt)],
             began=min(trace.times),
             active=max(trace.times),
             heartbeat=trace.heartbeat,
-            prepared=trace.prepared is not None,
+            prepared=not (trace.prepared is None and trace.ready is None),
             uploads=len(trace.uploads),
         )
         for attempt, trace in traces.items()
     ]
     return tuple(sorted(found, key=lambda each: (each.began, each.attempt)))
+
+
+def _ready_jobs(ready: ReadyQueue, name: str, reading: _Reading) -> tuple[ReadyJob, ...]:
+    with reading.damage(), suppress(NotFound):  # its jobs were just decided
+        return ready.read(name)
+    return ()
 
 
 def _job_id(pending: RecordDirectory, attempt: str, reading: _Reading) -> str | None:

@@ -687,6 +687,7 @@ class Output:
         return inspect(
             self._log,
             self._pending,
+            self._ready,
             self._publisher,
             tag=self._tag,
             clock=self._clock,

@@ -275,6 +275,27 @@ def test_an_output_with_shared_records_is_recovered(sample: Sample) -> None:
     assert opened_again(store, output).snapshot() == snapshot
 
 
+@each("busy-output")
+def test_the_jobs_of_a_dead_driver_are_taken_along(sample: Sample) -> None:
+    """Its ready entry has all that another driver needs: the next record commits its jobs."""
+    store, clock, output = opened_output(sample)
+    waiting = [each for each in output.inspect(expire_after=0).attempts if each.prepared]
+    assert {(each.job_id, each.uploads) for each in waiting} == {("waits", 1), ("clicks/7", 1)}
+    schema = '{"type":"struct","fields":[]}'
+    conditional = ConditionalStore(store, clock=clock, new_id=Ids("other"), backoff=QUICK)
+    other = Output(conditional, "out", clock=clock, new_id=Ids("other"), share_records=True)
+    other._ready.note_busy()
+    job = other.begin("after", schema=schema)
+    other.commit(job, [other.stage(job, "p=2/" + job.file_name(0), b"9", partition={"p": "2"})])
+    assert [(each.version, each.job_id) for each in output.log()] == [
+        *((1, "before"), (2, "after"), (2, "waits"), (2, "clicks/7"))
+    ]
+    assert visible(store).items() >= rows_of(sample, "before", "waits", "clicks/7").items()
+    assert not list(store.list("out/_commitlog/ready/"))
+    with pytest.raises(JobAlreadyCommitted):
+        output.begin(batch=Batch("clicks", 6))
+
+
 # -- operation log -------------------------------------------------------------------------------------
 
 
