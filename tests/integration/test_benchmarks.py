@@ -200,7 +200,7 @@ def test_a_large_job_is_committed_in_its_own_process() -> None:
     assert listed["commit_megabytes"] >= 0
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_growth_with_history_is_measured_for_each_way_to_list(tmp_path: Path) -> None:
     """Without Spark. With ordered keys a batch lists a page or two, and otherwise the whole history."""
     file = tmp_path / "figures.json"

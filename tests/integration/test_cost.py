@@ -31,7 +31,7 @@ from commitlog.urls import parse_queue_url
 from support.commit import proven
 from support.ingest import Engine
 from support.metering import RequestMeter, metered
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 from support.servers import Ministack, Seaweedfs
 
 pytestmark = pytest.mark.servers
@@ -183,9 +183,16 @@ def _job(site: Site, visibility: Visibility, leases: bool, files: int) -> None:
         output.commit(job, [output.stage(job, name, b"1") for name in names])
 
 
-@pytest.mark.parametrize("visibility", ["listed", "logged"])
 @pytest.mark.parametrize(
-    ("leases", "files"), [(False, 2), (True, 1), with_all(True, 100), with_all(False, 1_001)]
+    ("visibility", "leases", "files"),
+    [
+        *((visibility, False, 2) for visibility in ("listed", "logged")),
+        *((visibility, True, 1) for visibility in ("listed", "logged")),
+        with_all("listed", True, 100),
+        in_campaigns("logged", True, 100),
+        with_all("listed", False, 1_001),
+        in_campaigns("logged", False, 1_001),
+    ],
 )
 def test_jobs(site: Site, visibility: Visibility, leases: bool, files: int) -> None:
     """Ten jobs after twenty others, which is a whole period between two checkpoints."""

@@ -71,7 +71,7 @@ def test_committers_of_spark(tmp_path: Path) -> None:
     assert found == expected
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_delta_lake(ministack: Ministack) -> None:
     """A period of a hundred commits."""
     pytest.importorskip("deltalake")

@@ -273,6 +273,7 @@ def test_two_drivers_run_one_query(
     landing.audit(spark, query)
 
 
+@pytest.mark.campaign
 def test_executors_are_killed(spark: SparkSession, tmp_path: Path, ministack: Ministack) -> None:
     """Their host starts others, and the queries go on. What the dead had read is there once."""
     ways = ["local", "s3 by Spark"]
