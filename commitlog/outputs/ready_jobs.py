@@ -50,7 +50,7 @@ WAIT = (4, 5)
 
 #: The driver that writes the next record lists the entries at most so many times, with this pause (again
 #: such a multiple), until there are as many as for one of its last records.
-GATHER_TURNS, GATHER_PAUSE, RECORDS_REMEMBERED = 5, 1, 8
+GATHER_LISTINGS, GATHER_PAUSE, RECORDS_REMEMBERED = 5, 1, 8
 
 
 @frozen(kw_only=True)
@@ -210,7 +210,7 @@ class ReadyQueue:
             gather: whether to wait, for a moment, until there are as many entries as lately.
         """
         expected = max(self._gathered, default=0) if gather else 0
-        for turn in range(GATHER_TURNS):
+        for number in range(GATHER_LISTINGS):
             names = self._listed(after)
             others = [name for name in names if name != own]
             if others:
@@ -219,7 +219,7 @@ class ReadyQueue:
             if not listed or (patient and not first):
                 return Collected(listed=listed, first=first)
             self._known = dict(zip(others, self._executor.map(self._read_known, others), strict=True))
-            if len(others) >= expected or turn + 1 == GATHER_TURNS:
+            if len(others) >= expected or number + 1 == GATHER_LISTINGS:
                 break
             self._clock.sleep(GATHER_PAUSE * self._backoff.base)
         self._gathered.append(len(others))
@@ -234,7 +234,7 @@ class ReadyQueue:
         return names
 
     def remove(self, names: Collection[str]) -> None:
-        """Remove entries whose jobs are decided. What is left is removed later, by any driver."""
+        """Remove entries whose jobs are decided. Other drivers remove those that stay."""
         if names:
             with contextlib.suppress(CommitError):
                 self._entries.remove_all(names)
