@@ -45,11 +45,12 @@ BUSY_FOR = 10.0
 #: Number of versions that a client remembers as helped or combined.
 VERSIONS_KEPT = 1_000
 
-#: Bounds of a wait, as multiples of the first pause of the retry policy.
-WAIT = (4, 5)
+#: Bounds of a wait, as multiples of a unit: the time to store an entry, but at least the first pause of
+#: the retry policy, and at most so many times that pause.
+WAIT, MOST_UNIT = (5, 5.5), 10
 
 #: The driver that writes the next record lists the entries at most so many times, with this pause (again
-#: such a multiple), until there are as many as for one of its last records.
+#: a multiple of the unit), until there are as many as for one of its last records.
 GATHER_LISTINGS, GATHER_PAUSE, RECORDS_REMEMBERED = 5, 1, 8
 
 
@@ -134,7 +135,7 @@ class ReadyQueue:
         store: the store of the output.
         directory: the ``_commitlog`` directory of the output.
         clock: measures the waits.
-        backoff: determines the length of the waits, and their jitter.
+        backoff: determines the shortest waits, and their jitter.
         executor: reads entries in parallel.
 
     Attributes:
@@ -159,6 +160,7 @@ class ReadyQueue:
         self._executor = executor
         self._busy_since: float | None = None
         self._known: dict[str, tuple[ReadyJob, ...]] = {}
+        self._unit = backoff.base
         self._gathered: deque[int] = deque(maxlen=RECORDS_REMEMBERED)
         self.helped: set[int] = set()
         self.combined: set[int] = set()
@@ -184,7 +186,7 @@ class ReadyQueue:
 
     def wait(self) -> None:
         """Wait while another driver writes the next record."""
-        low, high = (each * self._backoff.base for each in WAIT)
+        low, high = (each * self._unit for each in WAIT)
         self._clock.sleep(self._backoff.random.uniform(low, high))
 
     def leave(self, jobs: Sequence[ReadyJob], *, after: int) -> str:
@@ -194,8 +196,12 @@ class ReadyQueue:
         """
         name = f"{after:020d}-{jobs[0].job.attempt}"
         document = Document("ready", {"jobs": [each.to_json() for each in jobs]})
+        began = self._clock.monotonic()
         with contextlib.suppress(CommitError):
             self._store.put(self._entries.path(name), encode(document))
+        # In a slow store, the others need longer, too.
+        base = self._backoff.base
+        self._unit = min(max(base, self._clock.monotonic() - began), MOST_UNIT * base)
         return name
 
     def collect(self, *, after: int, own: str, patient: bool, gather: bool = False) -> Collected:
@@ -221,7 +227,7 @@ class ReadyQueue:
             self._known = dict(zip(others, self._executor.map(self._read_known, others), strict=True))
             if len(others) >= expected or number + 1 == GATHER_LISTINGS:
                 break
-            self._clock.sleep(GATHER_PAUSE * self._backoff.base)
+            self._clock.sleep(GATHER_PAUSE * self._unit)
         self._gathered.append(len(others))
         return Collected(entries=self._known)
 

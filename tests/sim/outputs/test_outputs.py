@@ -279,7 +279,7 @@ SMALL = [
         name="a driver in a busy output and an abort from elsewhere, a crash",
         programs={"A": drive("j"), "B": abort_one()},
         faults=CRASH,
-        options={"shared": True, "busy": True, "after": {"B": 10.0}},
+        options={"shared": True, "busy": True, "after": {"B": 11.0}},
         expected=("commit: done", "commit: JobAborted", "abort: done", "abort: is committed"),
     ),
     output_case(
