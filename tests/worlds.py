@@ -75,6 +75,7 @@ _OUTPUTS: Mapping[str, World] = {
     "outputs-lists": outputs.seeded_world(remembered=2),
     "outputs-s3a": outputs.seeded_world(s3a=True),
     "outputs-s3a-lists": outputs.seeded_world(s3a=True, remembered=2),
+    "outputs-shared-records": outputs.seeded_world(shared=True),
 }
 
 WORLDS: Mapping[str, World] = {

@@ -395,7 +395,7 @@ class Truth:
             )
         elif _READY.fullmatch(name):
             jobs = self.ready.pop(name).items()
-            left = [a for a, job in jobs if a not in self.aborted and self.commit_of(job) is None]
+            left = [a for a, job in jobs if a not in self.aborted and not self._is_refused(job)]
             assert not left, f"{path} was deleted before {left} were decided"
         elif match := _PENDING.fullmatch(name):
             commit = self.commits.get(match[1])
@@ -408,6 +408,16 @@ class Truth:
             self._file_deleted(name)
 
     # inside
+
+    def _is_refused(self, job_id: str) -> bool:
+        """Return whether the job, its batch or a later batch of its stream is committed."""
+        stream, _, number = job_id.rpartition("/")
+        later = (
+            batch[0] == stream and number.isdecimal() and batch[1] >= int(number)
+            for batch in (commit.batch for commit in self.commits.values())
+            if batch
+        )
+        return self.commit_of(job_id) is not None or any(later)
 
     def _may_be_gone(self, path: str) -> bool:
         by = self.replaced.get(path)

@@ -32,7 +32,12 @@ _REPLACING: tuple[Mode, ...] = ("append", "overwrite", "overwrite-partitions")
 
 
 def seeded_world(
-    *, leases: bool = False, staged: bool = False, s3a: bool = False, remembered: int = 1_000
+    *,
+    leases: bool = False,
+    staged: bool = False,
+    s3a: bool = False,
+    shared: bool = False,
+    remembered: int = 1_000,
 ) -> World:
     """Return a world of 3 to 5 nodes with one output and all faults.
 
@@ -109,6 +114,8 @@ def seeded_world(
             staged=staged,
             remembered=remembered,
             s3a=s3a,
+            shared=shared,
+            busy=shared and draw("busy", (True, False)),
             logged=not s3a and draw("logged", (False, True)),
             before=draw("before", ((), ("before",), ("before", "and before"))),
             foreign=draw("foreign", ((), (), ("old", "p=x/old", "p=y/old"))),

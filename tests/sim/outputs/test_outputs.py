@@ -555,6 +555,7 @@ RUNS: Mapping[str, int] = {
     "outputs-lists": 200,
     "outputs-s3a": 200,
     "outputs-s3a-lists": 250,
+    "outputs-shared-records": 400,
 }
 
 
@@ -575,6 +576,8 @@ def test_some_seeds(world: str) -> None:
     assert not [call for call in calls if not report.outcomes[f"{call}: Unavailable"]]
     wanted = ["commit: JobAborted", "commit: JobAlreadyCommitted", "abort: is committed"]
     wanted += ["gc: removes", "compact: done"]
+    if "shared" in world:
+        wanted.append("commit: with others")
     if "s3a" in world:
         wanted += ["resolve: is committed", "resolve: is aborted", "clean: done"]
     assert report.outcomes.keys() >= set(wanted)
