@@ -43,8 +43,8 @@ Outcome: TypeAlias = CommitRecord | Exception
 #: Errors of a check against the log that are final: no later record commits the job.
 FINAL = (JobAborted, JobAlreadyCommitted, Conflict)
 
-#: After so many waits, a driver with a ready entry claims a number itself: that of the first entry, and
-#: every other one.
+#: Number of waits after which the driver of the first ready entry claims a number itself, and number
+#: after which every other driver does.
 LEAST_WAITS, MOST_WAITS = 2, 4
 
 
@@ -63,10 +63,10 @@ def commit_together(
     error that `CommitLog.commit` raises for such a job. An unknown outcome of a record is one of each of
     its jobs, and of no other. The outcome of a job in a ready entry is unknown until the log decides it.
     """
-    return _Call(log, clock, jobs, queue).run()
+    return _SharedCommit(log, clock, jobs, queue).run()
 
 
-class _Call:
+class _SharedCommit:
     """A call of `commit_together`, whose arguments it takes."""
 
     def __init__(

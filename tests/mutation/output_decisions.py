@@ -404,7 +404,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="each job of a group is checked against the records before the claim, as a job alone is",
         edit=Edit(
             (
-                "_Call._check",
+                "_SharedCommit._check",
                 "outcome = _decided(log, each.job, seen[number], self._after)",
                 "outcome = None",
             )
@@ -436,7 +436,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="if a shared record may have been written, each of its jobs has an unknown outcome",
         edit=Edit(
             (
-                "_Call._claim",
+                "_SharedCommit._claim",
                 "outcomes[number] = _unknown(error) if in_entry else _copy(error)",
                 (
                     "from commitlog.errors import Unavailable\n"
@@ -464,7 +464,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="each job of a ready entry is checked against all records before the claim",
         edit=Edit(
             (
-                "_Call._claim",
+                "_SharedCommit._claim",
                 "helped = [each for each, verdict in verdicts.items() if verdict is None]",
                 "helped = list(verdicts)",
             )
@@ -487,7 +487,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a driver looks for its jobs in the records of others before it claims the next number",
         edit=Edit(
             (
-                "_Call._check",
+                "_SharedCommit._check",
                 "outcome = _decided(log, each.job, seen[number], self._after)",
                 (
                     "outcome = None if number in self._in_entry else "
@@ -505,7 +505,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a ready entry is removed after the log has decided all of its jobs",
         edit=Edit(
             (
-                "_Call._claim",
+                "_SharedCommit._claim",
                 "won = log.claim(",
                 "queue.remove(list(others.entries))\nwon = log.claim(",
             )
@@ -523,7 +523,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a job in a ready entry has an unknown outcome until the log decides it",
         edit=Edit(
             (
-                "_Call._claim",
+                "_SharedCommit._claim",
                 "outcomes[number] = _unknown(error) if in_entry else _copy(error)",
                 "outcomes[number] = _copy(error)",
             )
