@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, TypeAlias, get_args
 
 from attrs import asdict, field, frozen
@@ -353,15 +352,9 @@ def batch_of(value: object) -> Batch | None:
 
 def one_of(kinds: Any, value: object) -> Any:
     """Return `value`, which must be one of those of the literal type `kinds`; for use in `build`."""
-    if not isinstance(value, str) or value not in _texts_of(kinds):
-        raise ValueError(f"{value!r} is unknown; it must be one of {', '.join(_texts_of(kinds))}")
+    if not isinstance(value, str) or value not in get_args(kinds):
+        raise ValueError(f"{value!r} is unknown; it must be one of {', '.join(get_args(kinds))}")
     return value
-
-
-@cache
-def _texts_of(kinds: Any) -> tuple[str, ...]:
-    """Return the texts of a literal type. A log of many records asks for them often."""
-    return get_args(kinds)
 
 
 def attempt(value: object) -> str:
@@ -421,12 +414,12 @@ def records_of(version: int, document: Document) -> tuple[Record, ...]:
 
 def _commit_of(version: int, document: Document, body: Mapping[str, Any]) -> CommitRecord:
     mode = body.get("mode")
-    if isinstance(mode, str) and mode not in _texts_of(Mode):
+    if isinstance(mode, str) and mode not in get_args(Mode):
         raise FormatTooNew(
             f"{document.path!r} commits a job of mode {mode!r}, which this library does not know:"
             " upgrade it"
         )
-    naming = mode in _texts_of(Mode) and mode in NAMING
+    naming = mode in get_args(Mode) and mode in NAMING
 
     def make() -> CommitRecord:
         files = tuple(map(DataFile.from_json, items(body["files"])))
