@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Speed of Spark jobs and of their commits, compared with Spark's own writer.
 
-    ./run bench committer [--quick] [--only spark|store|scale|s3a] [--json FILE]
+    ./run bench committer [--quick] [--only spark|store|drivers|scale|s3a] [--json FILE]
 
 All writers run in one Spark application, in rounds of shuffled order, so that other load on the machine
 affects all of them equally. The rows that each one wrote are counted. A ratio is the median, over the
@@ -28,7 +28,7 @@ from unittest import SkipTest
 import s3a_commits
 import scale
 import store_commits
-from attrs import frozen
+from attrs import evolve, frozen
 from measure import Cost, cost_of, print_ratios, ratio, versions
 from s3a_commits import S3aSizes, Shape
 
@@ -55,6 +55,9 @@ AIMS = {
 BUILT_IN = "built-in v1"
 
 _PARTS = ("spark", "store", "scale", "s3a")
+
+#: The part of "store" in which several drivers commit at once.
+_DRIVERS = "drivers"
 
 #: Ratio, job, writer, and whether it compares rows per second (otherwise wall time).
 _RATIOS = (
@@ -107,7 +110,7 @@ FULL = Scale(
         rounds=3,
         drivers=(1, 4, 16),
         groups=(16, 32),
-        commits=160,
+        commits=320,
     ),
     scale=scale.Sizes(logs=(100, 1_000, 10_000), jobs=(1_000, 10_000, 100_000)),
     s3a=S3aSizes(
@@ -277,7 +280,7 @@ def main() -> None:
     """Run the benchmark, print the results, and write the JSON file if one was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="rough figures within a minute")
-    parser.add_argument("--only", choices=_PARTS, help="measure one part")
+    parser.add_argument("--only", choices=(*_PARTS, _DRIVERS), help="measure one part")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
     arguments = parser.parse_args()
     sizes = QUICK if arguments.quick else FULL
@@ -289,8 +292,9 @@ def main() -> None:
             costs = _measure_spark(sizes, Path(scratch))
         report["ratios"].update(_spark_ratios(costs))
         report["spark"] = _spark_figures(costs, sizes)
-    if "store" in parts:
-        figures = store_commits.measure_commits(sizes.store, _say)
+    if "store" in parts or _DRIVERS in parts:
+        store = sizes.store if "store" in parts else evolve(sizes.store, files=())
+        figures = store_commits.measure_commits(store, _say)
         report["ratios"].update(_store_ratios(figures))
         report["store"] = {"latency_seconds": store_commits.LATENCY, **figures}
     if "scale" in parts:
@@ -336,8 +340,10 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def _show_store(figures: dict[str, Any]) -> None:
-    print(f"\ncommit of one job, {figures['latency_seconds'] * 1000:.0f} ms added to each request")
-    print(f"{'files':>7} {'visibility':12}{'threads':>8}{'s':>9}{'ms/file':>10}  requests")
+    print(f"\n{figures['latency_seconds'] * 1000:.0f} ms added to each request")
+    if figures["commits"]:
+        print("\ncommit of one job")
+        print(f"{'files':>7} {'visibility':12}{'threads':>8}{'s':>9}{'ms/file':>10}  requests")
     for row in figures["commits"]:
         head = f"{row['files']:7} {row['visibility']:12}{row['threads']:8}{row['seconds']:9.2f}"
         print(f"{head}{row['seconds_per_file'] * 1000:10.2f}  {_requests(row['requests'])}")
