@@ -1,8 +1,9 @@
-"""Calls of several threads that are made as one: the thread that comes first works for those that wait.
+"""Calls of several threads that are made as one: the thread that comes first works for the others.
 
-It is the group commit of databases (DeWitt et al., "Implementation Techniques for Main Memory Database
-Systems", 1984), without a timer: a batch is what came while the batch before it was under way. So a lone
-caller never waits, and batches grow with the time that they take.
+A `Batcher` is the group commit of databases (DeWitt et al., "Implementation Techniques for Main Memory
+Database Systems", 1984), without a timer: a batch is what came while the batch before it was under way.
+So a lone caller never waits, and batches grow with the time that they take. A `Collector` does the same
+for work whose result no caller needs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["Batcher", "new_lock"]
+__all__ = ["Batcher", "Collector", "new_lock"]
 
 #: Returns a lock: for protocols, which know no threads, but whose clients are used by several.
 new_lock = threading.Lock
@@ -95,3 +96,41 @@ class Batcher(Generic[T, R]):
                 self._busy = bool(self._waiting)
                 if self._waiting:
                     self._waiting[0].woken.set()
+
+
+class Collector(Generic[T]):
+    """Passes items to one function, several at a time, whose result no caller needs. Thread-safe.
+
+    Args:
+        work: takes the items. It may be called by several threads at once, with other items.
+
+    The caller that comes first also works for those that come while it works, once; those do not wait.
+    So a lone caller waits for its own item, and nothing is left when the last caller returns.
+    """
+
+    def __init__(self, work: Callable[[Sequence[T]], object]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._items: list[T] = []
+        self._busy = False
+
+    def add(self, item: T) -> None:
+        """Let the function work on `item`: at once, or by another thread soon. Raises its exception."""
+        with self._lock:
+            self._items.append(item)
+            if self._busy:
+                return
+            self._busy = True
+        try:
+            self._work(self._take(last=False))
+        finally:
+            left = self._take(last=True)
+            if left:
+                self._work(left)
+
+    def _take(self, *, last: bool) -> list[T]:
+        with self._lock:
+            items, self._items = self._items, []
+            # The next caller does not rely on this thread any more.
+            self._busy = not last
+        return items

@@ -16,12 +16,13 @@ import contextlib
 import enum
 import logging
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from attrs import evolve, field, frozen
 
+from commitlog._util.batching import Collector
 from commitlog._util.concurrency import OpenExecutor, in_order
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
@@ -166,6 +167,8 @@ class OperationLog:
         self._pending = RecordDirectory(store, join(prefix, _PENDING), frozenset({"operation"}))
         self._decided = RecordDirectory(store, join(prefix, _DECIDED), frozenset({"decision"}))
         self._drifted: list[str] = []
+        # Threads that decide at the same time share the request.
+        self._decided_now: Collector[tuple[str, float]] = Collector(self._remove_pending)
 
     def close(self) -> None:
         """Close the store. Idempotent."""
@@ -592,10 +595,17 @@ class OperationLog:
                 ) from error
             if forgotten:
                 raise _forgotten(operation)
-        if not self._took_long(sent):
-            with contextlib.suppress(CommitError):  # then `compact` removes it
-                self._pending.remove(operation.id)
+        self._decided_now.add((operation.id, sent))
         return decision
+
+    def _remove_pending(self, decided: Sequence[tuple[str, float]]) -> None:
+        """Remove the pending entries of operations whose decision was just sent, and when."""
+        names = [id for id, sent in decided if not self._took_long(sent)]
+        with contextlib.suppress(CommitError):  # then `compact` removes them
+            if len(names) == 1:
+                self._pending.remove(names[0])
+            else:
+                self._pending.remove_all(names)
 
     def _took_long(self, since: float) -> bool:
         return self._clock.monotonic() - since > self.retention / 4

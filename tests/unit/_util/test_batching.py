@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from commitlog._util.batching import Batcher
+from commitlog._util.batching import Batcher, Collector
 
 
 class Work:
@@ -68,3 +68,51 @@ def test_no_caller_waits_for_ever_after_an_exception(
     assert sum(isinstance(error, others) for error in errors) >= 2
     assert all(isinstance(error, (others, type(end))) for error in errors)
     assert work.batcher.call(5) == 50
+
+
+class Pile:
+    """Work that waits in its first call until it may go on, and then raises `end`."""
+
+    def __init__(self, end: BaseException | None = None) -> None:
+        self.calls: list[list[str]] = []
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.end = end
+        self.collector: Collector[str] = Collector(self)
+
+    def __call__(self, items: Sequence[str]) -> None:
+        self.calls.append(list(items))
+        if len(self.calls) == 1:
+            self.begun.set()
+            assert self.go_on.wait(30)
+            if self.end is not None:
+                raise self.end
+
+
+def test_the_first_caller_works_for_those_that_come_meanwhile() -> None:
+    """They do not wait. Once it has taken their items, the next caller works itself."""
+    pile = Pile()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(pile.collector.add, "a")
+        assert pile.begun.wait(30)
+        pile.collector.add("b")
+        pile.collector.add("c")
+        assert pile.calls == [["a"]]
+        pile.go_on.set()
+        first.result(30)
+    assert pile.calls == [["a"], ["b", "c"]]
+    pile.collector.add("d")
+    assert pile.calls[2:] == [["d"]]
+
+
+def test_items_are_worked_on_although_the_first_call_fails() -> None:
+    """The caller of the failed one gets its exception. Nothing of it concerns later callers."""
+    pile = Pile(ZeroDivisionError("broken"))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(pile.collector.add, "a")
+        assert pile.begun.wait(30)
+        pile.collector.add("b")
+        pile.go_on.set()
+        with pytest.raises(ZeroDivisionError):
+            first.result(30)
+    pile.collector.add("c")
+    assert pile.calls == [["a"], ["b"], ["c"]]

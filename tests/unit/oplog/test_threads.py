@@ -263,3 +263,60 @@ def test_the_log_of_a_namespace_is_read_by_several_threads(
             else:
                 assert lake.maintenance.compact_log().operations == 31
     assert gate.most >= 8
+
+
+# -- removal of pending entries ----------------------------------------------------------------------
+
+
+def test_entries_of_threads_that_decide_at_once_are_removed_by_one_request() -> None:
+    """Only the first thread waits for the requests. No entry is left."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    requests: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hook(name: str, path: str, perform: Callable[[], object]) -> object:
+        if name.startswith("delete"):
+            requests.append(name)
+            if len(requests) == 1:
+                begun.set()
+                assert go_on.wait(30)
+        return perform()
+
+    log = OperationLog(ConditionalStore(HookedStore(store, hook), clock=clock), "log", clock=clock)
+    operations = [log.begin({"number": number}) for number in range(4)]
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(log.decide, operations[0], Decision.COMMITTED)
+        assert begun.wait(30)
+        for operation in operations[1:]:
+            log.decide(operation, Decision.COMMITTED)
+        assert len(list(log.pending_names())) == 4
+        go_on.set()
+        first.result(30)
+    assert requests == ["delete", "delete_many"]
+    assert not list(log.pending_names())
+
+
+def test_an_entry_whose_removal_would_come_late_is_left_to_a_compaction() -> None:
+    """The decision may be forgotten before a late request arrives."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    log = OperationLog(ConditionalStore(store, clock=clock), "log", clock=clock, retention=HOUR)
+    operations = [log.begin({"number": number}) for number in range(2)]
+    begun, go_on = threading.Event(), threading.Event()
+    remove = log._pending.remove
+
+    def slow(name: str) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        remove(name)
+
+    log._pending.remove = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(log.decide, operations[0], Decision.COMMITTED)
+        assert begun.wait(30)
+        log.decide(operations[1], Decision.COMMITTED)
+        clock.advance(HOUR / 2)
+        go_on.set()
+        first.result(30)
+    assert list(log.pending_names()) == [operations[1].id]
