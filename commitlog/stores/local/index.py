@@ -16,7 +16,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
@@ -25,6 +25,7 @@ from attrs import frozen
 
 from commitlog._sqlite.fork_safety import close_on_fork
 from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
+from commitlog._util.batching import Batcher
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.stores.local.file_io import full_sync
 
@@ -196,6 +197,7 @@ class Index:
         self._returned = threading.Condition()
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
+        self._rows = self._batched()
         self._checkpoints = Checkpoints(file, partial(_connect_to_copy, file, durable))
         close_on_fork(self)
 
@@ -287,6 +289,23 @@ class Index:
             yield transaction
             transaction.commit()
 
+    def record(self, stat: os.stat_result, row: Row) -> None:
+        """Store `row` for the file, so that it survives power loss; see `Transaction.record`.
+
+        Threads that call it at the same time share a transaction, and so one wait for the disk.
+        Raises `Unavailable` as `recording` does: the row may be stored, which does no harm.
+        """
+        self._rows.call((stat, row))
+
+    def _record(self, rows: Sequence[tuple[os.stat_result, Row]]) -> list[None]:
+        with self.recording() as transaction:
+            for stat, row in rows:
+                transaction.record(stat, row)
+        return [None] * len(rows)
+
+    def _batched(self) -> Batcher[tuple[os.stat_result, Row], None]:
+        return Batcher(self._record, interrupted=partial(_interrupted, self._file))
+
     @contextmanager
     def changing(self) -> Iterator[Transaction]:
         """Yield the transaction of the only writer on this machine, for a change of names.
@@ -362,8 +381,14 @@ class Index:
     def bring_back(self, *, child: bool) -> None:
         """See `commitlog._sqlite.fork_safety`."""
         if child:
-            self._turn = threading.Lock()  # held perhaps by a thread that is not here
+            # Held perhaps by a thread that is not here.
+            self._turn = threading.Lock()
+            self._rows = self._batched()
         self._returned.release()
+
+
+def _interrupted(file: str) -> Unavailable:
+    return Unavailable(f"the thread that wrote to {file} was interrupted; nothing is visible")
 
 
 def _connect(file: str, mode: str = "rw") -> sqlite3.Connection:

@@ -527,8 +527,7 @@ class LocalStore(ObjectStore):
         with explained(repr(path)):
             if self._durable:
                 full_sync(fd)
-            with base.index.recording() as transaction:
-                transaction.record(os.fstat(fd), row)
+            base.index.record(os.fstat(fd), row)
 
     def _place(
         self,

@@ -933,6 +933,38 @@ def test_rows_are_on_disk_before_their_file_is_visible(
     assert rows
 
 
+def test_threads_that_put_at_the_same_time_share_a_wait_for_the_rows(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes while a transaction is on its way to the disk is one transaction after it."""
+    batches: list[int] = []
+    begun, go_on = threading.Event(), threading.Event()
+    record = Index._record
+
+    def slow(index: Index, rows: Any) -> list[None]:
+        batches.append(len(rows))
+        if len(batches) == 1:
+            begun.set()
+            assert go_on.wait(30)
+        return record(index, rows)
+
+    monkeypatch.setattr(Index, "_record", slow)
+    store = LocalStore(root)
+    with ThreadPoolExecutor(5) as pool:
+        puts = [pool.submit(store.put, "a", b"0", condition=IfAbsent())]
+        assert begun.wait(30)
+        puts += [pool.submit(store.put, name, b"0", condition=IfAbsent()) for name in "abcd"]
+        while len(store._base().index._rows._waiting) < 4:
+            threading.Event().wait(0.001)
+        go_on.set()
+        refused = [name for name, put in zip("aabcd", puts, strict=True) if put.exception()]
+    assert batches == [1, 4]
+    assert refused == ["a"]
+    etags = {store.head(name).etag for name in "abcd"}
+    assert len(etags) == 4
+    assert not any(etag.startswith("weak-") for etag in etags)
+
+
 def test_a_store_that_is_not_durable_never_syncs(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
