@@ -20,6 +20,7 @@ from commitlog.namespaces import restore_namespace
 from commitlog.oplog import Decision
 from support.damage import behind_the_log, cycle, lose, lose_object, spoil, take_place, wrong_record
 from support.restore import LAKE, Dies, leave_pending
+from support.selection import in_campaigns
 from support.spark_maintenance import LOG, Place, open_place
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def test_damages_are_repaired(place: Place, spark: SparkSession) -> None:
     assert commitlog.spark.fsck(spark, LAKE, **options).is_clean
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_random_damages_are_found_alike(place: Place, spark: SparkSession) -> None:
     """Many at once."""
     random = Random(1)
@@ -144,7 +145,7 @@ def test_a_copy_has_the_same_records(place: Place, spark: SparkSession) -> None:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("stop", [2, 4])
+@pytest.mark.parametrize("stop", [2, in_campaigns(4)])
 def test_an_interrupted_restore_is_repeated(place: Place, spark: SparkSession, stop: int) -> None:
     """No client finds the namespace in between."""
     restored(place, "one")
@@ -226,7 +227,7 @@ def test_the_command_checks_on_spark(place: Place) -> None:
     assert place.at.lake.read("over") == b"3"
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_the_command_restores_on_spark(place: Place) -> None:
     """The rate of its writes can be limited."""
     restored(place, "one")

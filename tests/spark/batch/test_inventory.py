@@ -20,6 +20,7 @@ from commitlog.stores.open import open_store
 from support.damage import lose_object, replaced, store_unnamed
 from support.inventory import FORMATS, Row, inventory_of, write_inventory
 from support.restore import LAKE
+from support.selection import in_campaigns
 from support.spark_maintenance import Place, open_place
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ def compared(report: FsckReport) -> FsckReport:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    "format", [name if name == "Parquet" else in_campaigns(name) for name in FORMATS]
+)
 def test_an_inventory_shows_the_same(place: Place, spark: SparkSession, format: str) -> None:
     """As a listing, and as a check in one process."""
     lose_object(place.at)
@@ -125,7 +128,7 @@ def test_lost_files_are_found_in_an_inventory(place: Place, spark: SparkSession)
     assert [each.path for each in place.at.lake.list("in")] == ["in/b", "in/c"]
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_the_command_reads_an_inventory(place: Place) -> None:
     """It says of which time it is."""
     lose_object(place.at)

@@ -21,6 +21,7 @@ from commitlog.namespaces import create_namespace
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from support.maintenance_driver import MaintenanceJob
+from support.selection import in_campaigns
 from support.spark_driver import Driver
 
 if TYPE_CHECKING:
@@ -162,8 +163,8 @@ def test_lost_files_are_found_and_removed(place: Place, spark: SparkSession, few
     "what",
     [
         "import",
-        pytest.param("prune", marks=pytest.mark.all),
-        pytest.param("gc", marks=pytest.mark.all),
+        in_campaigns("prune"),
+        in_campaigns("gc"),
     ],
 )
 def test_a_job_whose_driver_was_killed_is_continued(
@@ -199,7 +200,7 @@ def test_a_job_whose_driver_was_killed_is_continued(
     assert job.run(spark) == done
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_the_commands_run_on_spark(place: Place) -> None:
     """Their output is that of one process."""
     lose_objects(place)

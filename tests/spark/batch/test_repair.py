@@ -111,7 +111,7 @@ def test_repairs_are_those_of_one_process(place: Place, spark: SparkSession, tmp
     assert commitlog.spark.fsck(spark, LAKE, metadata=place.metadata, **HOW).is_clean
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_progress_is_shown_and_the_rate_is_kept(place: Place, spark: SparkSession) -> None:
     """The steps have the numbers of records, and a rate that is high enough changes nothing."""
     shown: list[StepProgress] = []
@@ -181,7 +181,7 @@ class _Dying:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_tasks_that_died_are_repeated(place: Place, spark: SparkSession, after: bool) -> None:
     """Nothing is lost: the next repair leaves nothing to do."""

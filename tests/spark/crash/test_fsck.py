@@ -272,7 +272,7 @@ CHECKS: Mapping[str, Callable[[SparkSession, Place, FsckCall], None]] = {
 DEATHS = [
     in_campaigns("verify", "log"),
     in_campaigns("verify", "table"),
-    ("verify", "fold"),
+    in_campaigns("verify", "fold"),
     in_campaigns("verify", "report"),
     in_campaigns("verify", "reported"),
     in_campaigns("repair", "fold"),
@@ -287,7 +287,7 @@ DEATHS = [
     in_campaigns("restore", "marker"),
     in_campaigns("restore", "claim"),
     ("restore", "rows"),
-    ("restore", "metadata"),
+    in_campaigns("restore", "metadata"),
     in_campaigns("restore", "report"),
     in_campaigns("replace", "claim"),
     ("replace", "removal"),
@@ -347,7 +347,7 @@ def test_a_driver_is_killed(
 WORKERS = [
     in_campaigns("verify", "log"),
     in_campaigns("verify", "table"),
-    ("verify", "fold"),
+    in_campaigns("verify", "fold"),
     ("repair", "fold"),
     in_campaigns("restore", "log"),
     in_campaigns("restore", "fold"),
