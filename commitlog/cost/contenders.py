@@ -16,11 +16,11 @@ __all__ = ["CONTENDERS"]
 
 
 def _listed(files: int) -> Usage:
-    return Usage(put_requests=3 * files + 6, get_requests=3, free_requests=1)
+    return Usage(put_requests=3 * files + 6, get_requests=2, free_requests=1)
 
 
 def _logged(files: int) -> Usage:
-    return Usage(put_requests=2 * files + 5, get_requests=3 * files + 3, free_requests=1)
+    return Usage(put_requests=2 * files + 5, get_requests=3 * files + 2)
 
 
 def _magic(files: int) -> Usage:
