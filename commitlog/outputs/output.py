@@ -833,7 +833,8 @@ class Output:
                     attempts |= {each.attempt for each in shared if isinstance(each, CommitRecord)}
             uploads = list(self._publisher.uploads())
             self._publisher.drop(each for each in uploads if attempt_of(each.path) in attempts)
-            self._note_others({attempt_of(each.path) for each in uploads} - attempts)
+            if self._share_records:
+                self._note_others({attempt_of(each.path) for each in uploads} - attempts)
             for version in sorted({record.version for record in records}):
                 self._checkpoint(version)
         except CommitError as error:
@@ -843,7 +844,7 @@ class Output:
     def _note_others(self, staging: Set[str | None]) -> None:
         """Note that the output is busy if attempts of other processes have staged files."""
         others = staging - set(self._begun)
-        if self._share_records and any(each and each.startswith(self._tag) for each in others):
+        if any(each and each.startswith(self._tag) for each in others):
             self._ready.note_busy()
 
     def _to_remove(self, job: Job, files: Iterable[StagedFile]) -> Iterator[ForeignFile]:
