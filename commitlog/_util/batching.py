@@ -1,7 +1,7 @@
 """Calls of several threads that are made as one: the thread that comes first works for the others.
 
 A `Batcher` is the group commit of databases (DeWitt et al., "Implementation Techniques for Main Memory
-Database Systems", 1984), without a timer: a batch is what came while the batch before it was under way.
+Database Systems", 1984), without a timer: a batch has the calls that came during the batch before it.
 So a lone caller never waits, and batches grow with the time that they take. A `Collector` does the same
 for work whose result no caller needs.
 """
