@@ -1,8 +1,8 @@
 """A directory as an object store: objects are plain files, which any program can list and read.
 
 A body is written under a hidden name and then linked (create) or renamed (replace) to its place, so it
-appears whole or not at all. Version tokens, metadata and the writers' lock are in `local_index`, the
-private directory in `local_base`, the way down to a file in `local_tree`.
+appears whole or not at all. `index` has the version tokens, the metadata and the writers' lock,
+`scratch` the private directory, `tree` the way down to a file.
 """
 
 from __future__ import annotations
