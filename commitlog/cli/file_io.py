@@ -15,7 +15,14 @@ import click
 
 from commitlog.errors import AlreadyExists, CommitError, PreconditionFailed
 from commitlog.stores.api import ObjectInfo, same_etag
-from commitlog.transfer import BLOCK_SIZE, Advance, OpenObject, read_blocks, read_first_block
+from commitlog.transfer import (
+    BLOCK_SIZE,
+    Advance,
+    OpenObject,
+    read_blocks,
+    read_first_block,
+    write_block,
+)
 
 if TYPE_CHECKING:
     from commitlog.commit import ConditionalStore
@@ -110,11 +117,11 @@ def save_object(
     opened, first = _first_block(store, path, etag)
     advance = started(opened.info)
     start = len(first)
-    advance(target.write(first))
+    advance(write_block(target, first))
     del first
     with closing(read_blocks(opened, start=start)) as blocks:
         for block in blocks:
-            advance(target.write(block))
+            advance(write_block(target, block))
     return opened.info
 
 

@@ -30,6 +30,7 @@ from commitlog.filesystem.file import (
     wrap,
 )
 from commitlog.filesystem.ports import Info, Locations, Target
+from commitlog.transfer import write_block
 
 __all__ = ["BaseFileSystem"]
 
@@ -292,8 +293,7 @@ class BaseFileSystem(AbstractFileSystem):
             callback.set_size(opened.size)
             with new_local_file(lpath) if outfile is None else nullcontext(outfile) as target:
                 for block in blocks:
-                    target.write(block)
-                    callback.relative_update(len(block))
+                    callback.relative_update(write_block(target, block))
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         """Make a file from bytes. With mode "create" it must be new (else `AlreadyExists`)."""

@@ -21,7 +21,7 @@ from commitlog.cli.fs.sources import Source, namespace_source, read_file
 from commitlog.cli.output import json_option, print_json, progress_file
 from commitlog.cli.progress import Job, Progress, run_jobs, threads_option
 from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
-from commitlog.transfer import BLOCK_SIZE, Advance
+from commitlog.transfer import BLOCK_SIZE, Advance, write_block
 
 __all__ = ["cat", "get", "getmerge", "head", "tail"]
 
@@ -149,7 +149,7 @@ def getmerge(
                     continue
                 with closing(read_file(each.namespace, status.path)) as blocks:
                     for block in blocks:
-                        target.write(block)
+                        write_block(target, block)
                 if newline:
                     target.write(b"\n")
         target.flush()
@@ -316,6 +316,5 @@ def _save(
         raise AlreadyExists(f"{file!r} already exists; --force replaces it")
     with atomic_file(file, absent=not force) as target, closing(open_blocks()) as blocks:
         for block in blocks:
-            target.write(block)
-            advance(len(block))
+            advance(write_block(target, block))
     return url, file
