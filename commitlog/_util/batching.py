@@ -1,16 +1,21 @@
 """Calls of several threads that are made as one: the thread that comes first works for the others.
 
 A `Batcher` is the group commit of databases (DeWitt et al., "Implementation Techniques for Main Memory
-Database Systems", 1984), without a timer: a batch has the calls that came during the batch before it.
-So a lone caller never waits, and batches grow with the time that they take. A `Collector` does the same
-for work whose result no caller needs.
+Database Systems", 1984): a batch has the calls that came during the batch before it. So a lone caller
+does not wait, and batches grow with the time that they take. A `Collector` does the same for work whose
+result no caller needs.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+from commitlog.clock import Clock, SystemClock
 
 __all__ = ["Batcher", "Collector", "new_lock"]
 
@@ -19,6 +24,20 @@ new_lock = threading.Lock
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+#: Most keys whose last batch is remembered although no caller is there.
+_REMEMBERED = 1_000
+
+#: All batchers and collectors. A child process forgets the calls of its parent's threads.
+_all: WeakSet[Batcher[Any, Any] | Collector[Any]] = WeakSet()
+
+
+def _forget_all_calls() -> None:
+    for each in tuple(_all):
+        each._forget_calls()
+
+
+os.register_at_fork(after_in_child=_forget_all_calls)
 
 
 class _Ticket(Generic[T, R]):
@@ -35,16 +54,42 @@ class _Ticket(Generic[T, R]):
         self.woken.set()
 
 
+class _Queue(Generic[T, R]):
+    """The items of one key that wait, and what is known from the batch before.
+
+    Attributes:
+        waiting: the items.
+        busy: whether a thread works on a batch, or is about to.
+        callers: number of items of the last batch, and of those that waited when it ended.
+        seconds: how long the last batch took.
+        ended: when it ended.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[_Ticket[T, R]] = []
+        self.busy = False
+        self.callers = 1
+        self.seconds = 0.0
+        self.ended = -math.inf
+
+
 class Batcher(Generic[T, R]):
     """Passes the items of concurrent callers to one function, several at a time. Thread-safe.
 
+    Usable in a child process after a fork.
+
     Args:
         work: returns the outcomes of a batch, in the order of its items: a result, or the exception for
-            that caller. An exception that it raises is the outcome of every item. It is called by one
-            thread at a time, one of the callers.
+            that caller. An exception that it raises is the outcome of every item. For each key it is
+            called by one thread at a time, one of the callers.
         interrupted: makes the exception for the other callers of a batch whose thread was interrupted,
             such as by `KeyboardInterrupt`: what `work` has done is not known.
         most: maximum number of items of a batch.
+        gather: how long a batch may wait for the callers of the one before, as a part of the time that
+            that one took, counted from its end. Callers that come back at once are then all in one
+            batch; otherwise one batch would have a part of them, and the next one the others. 0: a
+            batch begins at once.
+        clock: measures the batches.
 
     A batch has only items that were passed before it began.
     """
@@ -55,33 +100,64 @@ class Batcher(Generic[T, R]):
         *,
         interrupted: Callable[[], Exception],
         most: int = 1_000,
+        gather: float = 0.0,
+        clock: Clock | None = None,
     ) -> None:
         self._work = work
         self._interrupted = interrupted
         self._most = most
-        self._lock = threading.Lock()
-        self._waiting: list[_Ticket[T, R]] = []
-        self._busy = False
+        self._gather = gather
+        self._clock = SystemClock() if clock is None else clock
+        self._forget_calls()
+        _all.add(self)
 
-    def call(self, item: T) -> R:
-        """Return the result of `item`, or raise its exception."""
+    def _forget_calls(self) -> None:
+        #: Notified when an item is added.
+        self._lock = threading.Condition()
+        self._queues: dict[Hashable, _Queue[T, R]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Number of items that wait until the batch of their key that is being worked on ends."""
+        with self._lock:
+            return sum(len(queue.waiting) for queue in self._queues.values())
+
+    def call(self, item: T, *, key: Hashable = None) -> R:
+        """Return the result of `item`, or raise its exception.
+
+        Args:
+            item: is passed to the function.
+            key: a batch has only items with the same key.
+        """
         ticket: _Ticket[T, R] = _Ticket(item)
         with self._lock:
-            self._waiting.append(ticket)
-            first, self._busy = not self._busy, True
+            queue = self._queues.setdefault(key, _Queue())
+            queue.waiting.append(ticket)
+            first, queue.busy = not queue.busy, True
+            self._lock.notify_all()
         if not first:
             ticket.woken.wait()
         if not ticket.done:
-            self._lead()
+            self._lead(key, queue)
         if isinstance(ticket.outcome, Exception):
             raise ticket.outcome
         return ticket.outcome  # type: ignore[return-value]
 
-    def _lead(self) -> None:
+    def _lead(self, key: Hashable, queue: _Queue[T, R]) -> None:
         """Work on the items that wait, the caller's first, and let the next waiting caller go on."""
-        with self._lock:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        batch: list[_Ticket[T, R]] = []
+        began = self._clock.monotonic()
         try:
+            with self._lock:
+                try:
+                    self._wait_for_callers(queue, queue.ended + self._gather * queue.seconds - began)
+                    size = self._most
+                except BaseException:
+                    size = 1  # the caller's own; it is always the first
+                    raise
+                finally:
+                    batch, queue.waiting = queue.waiting[:size], queue.waiting[size:]
+            began = self._clock.monotonic()
             try:
                 outcomes: Sequence[R | Exception] = self._work([ticket.item for ticket in batch])
             except Exception as error:
@@ -93,13 +169,28 @@ class Batcher(Generic[T, R]):
                 if not ticket.done:
                     ticket.settle(self._interrupted())
             with self._lock:
-                self._busy = bool(self._waiting)
-                if self._waiting:
-                    self._waiting[0].woken.set()
+                queue.callers = len(batch) + len(queue.waiting)
+                queue.ended = self._clock.monotonic()
+                queue.seconds = queue.ended - began
+                queue.busy = bool(queue.waiting)
+                if queue.waiting:
+                    queue.waiting[0].woken.set()
+                elif queue.callers == 1 or not self._gather:
+                    del self._queues[key]
+                elif len(self._queues) > _REMEMBERED:
+                    self._queues = {key: each for key, each in self._queues.items() if each.busy}
+
+    def _wait_for_callers(self, queue: _Queue[T, R], seconds: float) -> None:
+        """Wait until as many items are there as callers lately, at most so many seconds."""
+        callers = min(queue.callers, self._most)
+        if seconds > 0 and len(queue.waiting) < callers:
+            self._lock.wait_for(lambda: len(queue.waiting) >= callers, seconds)
 
 
 class Collector(Generic[T]):
     """Passes items to one function, several at a time, whose result no caller needs. Thread-safe.
+
+    Usable in a child process after a fork.
 
     Args:
         work: takes the items. It may be called by several threads at once, with other items.
@@ -110,6 +201,10 @@ class Collector(Generic[T]):
 
     def __init__(self, work: Callable[[Sequence[T]], object]) -> None:
         self._work = work
+        self._forget_calls()
+        _all.add(self)
+
+    def _forget_calls(self) -> None:
         self._lock = threading.Lock()
         self._items: list[T] = []
         self._busy = False

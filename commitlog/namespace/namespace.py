@@ -38,7 +38,7 @@ from commitlog.namespace.model.records import Entry
 from commitlog.namespace.stats import RequestStats
 from commitlog.namespace.status import ListPage, Status, Summary
 from commitlog.namespace.tree import PAGE
-from commitlog.namespace.write.bulk import link_separately
+from commitlog.namespace.write.bulk import SharedLinks, link_separately
 from commitlog.namespace.write.file_io import FileWriter, OpenFile
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import NewFile, check_creatable, plan_link
@@ -151,6 +151,7 @@ class Namespace:
             new_id=new_id,
         )
         self._recorder = self._context.recorder
+        self._links = SharedLinks(self._link_together, self._context.clock)
         #: Checks, repairs and cleans the namespace.
         self.maintenance = Maintenance(self._context)
         #: Binds directories to prefixes of the store.
@@ -432,10 +433,9 @@ class Namespace:
         it again after `OutcomeUnknown`: it may have belonged to a file, and may be garbage already. Look
         for the file, or store the content again. Arguments and errors are as for `write`.
         """
-        linked = self.link_many(
-            {path: data}, overwrite=overwrite, parents=parents, attributes=attributes
-        )
-        return linked[path]
+        file = NewFile(data=data, attributes=attributes_of(attributes))
+        entry = self._links.link(path, file, overwrite=overwrite, parents=parents)
+        return Status(path=path, entry=entry)
 
     @overload
     def link_many(
@@ -562,6 +562,11 @@ class Namespace:
             return None, None
 
         self._context.run(check)
+
+    def _link_together(
+        self, files: Mapping[str, NewFile], *, overwrite: bool, parents: bool
+    ) -> Mapping[str, Entry]:
+        return self._context.run(plan_link, files, overwrite=overwrite, parents=parents)
 
     def _link_own(
         self, path: str, data: Data, overwrite: bool, parents: bool, attributes: Mapping[str, str]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 
@@ -33,6 +33,9 @@ PAGE = 1000
 
 #: Most directories that a tree remembers; then it forgets them all.
 _REMEMBERED = 10_000
+
+#: Most requests under way for names of one level.
+_TOGETHER = 16
 
 
 @frozen
@@ -98,8 +101,9 @@ class Tree:
     ) -> dict[tuple[str, ...], Walk]:
         """Look up several paths, level by level; return the walk of each by its names.
 
-        A name that several paths share is read once. All names of one level are read with one call of
-        `executor.map`. With a parallel executor, all paths take as long as the deepest one.
+        A name that several paths share is read once. All names of one level are read at the same time:
+        with one call of `executor.map`, or, without an executor, up to 16 requests at a time. Then all
+        paths take as long as the deepest one.
         """
         found: dict[tuple[str, ...], Entry] = {}
         if known is None:
@@ -189,6 +193,12 @@ class Tree:
             entry = self.find(above[level[0][:-1]], level[0][-1])
             return {} if entry is None else {level[0]: entry}
 
+        if executor is SERIAL:
+            entries: Iterable[Entry | None] = self._find_together(level, above)
+            return {
+                names: entry for names, entry in zip(level, entries, strict=True) if entry is not None
+            }
+
         def find(together: list[tuple[str, ...]]) -> list[Entry | None]:
             return [self.find(above[names[:-1]], names[-1]) for names in together]
 
@@ -199,17 +209,42 @@ class Tree:
         found = zip(chain.from_iterable(groups.values()), entries, strict=True)
         return {names: entry for names, entry in found if entry is not None}
 
+    def _find_together(
+        self, level: Sequence[tuple[str, ...]], above: dict[tuple[str, ...], Entry]
+    ) -> Iterator[Entry | None]:
+        """Yield the entry at each path of one level, or None, with several requests under way."""
+        for start in range(0, len(level), _TOGETHER):
+            sent = [
+                self.begin_find(above[names[:-1]], names[-1])
+                for names in level[start : start + _TOGETHER]
+            ]
+            for outcome in [_outcome(pending) for pending in sent]:  # none is left under way
+                if isinstance(outcome, Exception):
+                    raise outcome
+                yield outcome
+
     def is_changed_by_find(self, directory: Entry) -> bool:
         """Return whether `find` may change the directory. If so, its names are looked up in turn."""
         return False
 
     def find(self, directory: Entry, name: str) -> Entry | None:
         """Return the entry of `directory` under `name`, or None."""
-        for shard in shards_of(name, directory.shards.now, directory.shards.first):
-            item = self.table.get(self.keys.entry(directory.id, shard, name))
-            if item is not None:
-                return Entry.from_item(item)
-        return None
+        return self.begin_find(directory, name)()
+
+    def begin_find(self, directory: Entry, name: str) -> InFlight[Entry | None]:
+        """Begin a `find`: send its first request. The pending call returns the result."""
+        first, *others = shards_of(name, directory.shards.now, directory.shards.first)
+        sent = self.table.begin_get(self.keys.entry(directory.id, first, name))
+
+        def finish() -> Entry | None:
+            item = sent()
+            for shard in others if item is None else ():
+                item = self.table.get(self.keys.entry(directory.id, shard, name))
+                if item is not None:
+                    break
+            return None if item is None else Entry.from_item(item)
+
+        return finish
 
     def reread(self, entry: Entry) -> Entry | None:
         """Read an entry again; None if it was renamed or deleted."""
@@ -259,6 +294,14 @@ class Tree:
             if token is None:
                 return
             size = max(size, min(2 * size, PAGE))
+
+
+def _outcome(pending: InFlight[Entry | None]) -> Entry | Exception | None:
+    """Return the result of a pending call, or its error."""
+    try:
+        return pending()
+    except Exception as error:
+        return error
 
 
 def _answer(pending: InFlight[Item | None]) -> Item | CommitError | None:

@@ -16,6 +16,7 @@ from commitlog.namespace.external.sync import Synchronizer
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.tree import PAGE, Tree
 from commitlog.namespace.write.transaction import PlanOutdated
+from commitlog.tables.api import InFlight
 
 __all__ = ["ReadView", "WriteView"]
 
@@ -49,6 +50,12 @@ class _View(Tree):
     def forget(self) -> None:
         """See `Tree.forget`."""
         self.overlay.tree.forget()
+
+    def begin_find(self, directory: Entry, name: str) -> InFlight[Entry | None]:
+        """See `Tree.begin_find`. In a bound directory, the pending call does all of it."""
+        if self.overlay.needs_store(directory):
+            return lambda: self.find(directory, name)
+        return self.overlay.tree.begin_find(directory, name)
 
 
 @define

@@ -2,31 +2,36 @@
 
 `BulkLinker` adds any number of new files to one directory, with some transactions in parallel. The
 files do not appear at one moment, so this is for directories that no reader uses yet. `link_separately`
-creates as many of some files as it can.
+creates as many of some files as it can. `SharedLinks` does so for files of concurrent threads.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
+from typing import Protocol, TypeVar
 
 from attrs import define, field, frozen
 
+from commitlog._util.batching import Batcher
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import (
+    AccessDenied,
     AlreadyExists,
     CommitError,
     Conflict,
+    Fenced,
     InvalidPath,
-    IsADirectory,
     NotADirectory,
     NotFound,
     OutcomeUnknown,
     TransactionTooLarge,
+    Unavailable,
 )
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import shards_of, split, split_new
@@ -40,22 +45,20 @@ from commitlog.paths import join
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
-__all__ = ["LINK_BATCH_SIZE", "BulkLinker", "LinkReport", "link_separately"]
+__all__ = ["LINK_BATCH_SIZE", "BulkLinker", "LinkReport", "SharedLinks", "link_separately"]
+
+File = TypeVar("File")
+Made = TypeVar("Made")
 
 #: Number of files to pass to `Namespace.link_many` with ``atomic=False``: one transaction has room for
 #: them, even if all replace others.
 LINK_BATCH_SIZE = 40
 
-#: Errors that concern single files, or too many files at once.
-_SEPARABLE = (
-    AlreadyExists,
-    Conflict,
-    InvalidPath,
-    IsADirectory,
-    NotADirectory,
-    NotFound,
-    TransactionTooLarge,
-)
+#: A transaction waits for the threads of the one before for this part of the time that that one took.
+_GATHER = 0.25
+
+#: Errors that concern all files of a transaction. Any other may concern some of them only.
+_OF_ALL = (AccessDenied, Fenced, OutcomeUnknown, Unavailable)
 
 
 @define
@@ -266,20 +269,123 @@ def link_separately(
         link: creates files in one transaction, all or none; returns the status of each.
         store: the store with the content; that of files that were not created is removed.
     """
+    made: dict[str, Status | CommitError] = {}
+    unused: list[str] = []
+    for path, outcome in _link_each(files, link).items():
+        if isinstance(outcome, Exception) and not isinstance(outcome, CommitError):
+            raise outcome
+        made[path] = outcome
+        if isinstance(outcome, CommitError) and not isinstance(outcome, OutcomeUnknown):
+            unused += [files[path].path] if files[path].own else []
+    if unused:
+        with contextlib.suppress(CommitError):
+            store.delete_many(unused)
+    return made
+
+
+def _link_each(
+    files: Mapping[str, File], link: Callable[[Mapping[str, File]], Mapping[str, Made]]
+) -> dict[str, Made | Exception]:
+    """Create as many files as possible; return the result, or the error, of each by its path.
+
+    After an error that may concern some files only, each half of the files is tried by itself.
+    """
     if not files:
         return {}
     try:
         return dict(link(files))
-    except OutcomeUnknown as error:
-        return dict.fromkeys(files, error)
-    except CommitError as error:
-        if isinstance(error, _SEPARABLE) and len(files) > 1:
-            paths = list(files)
-            middle = len(paths) // 2
-            created: dict[str, Status | CommitError] = {}
-            for half in (paths[:middle], paths[middle:]):
-                created |= link_separately({path: files[path] for path in half}, link, store)
-            return created
-        with contextlib.suppress(CommitError):
-            store.delete_many([data.path for data in files.values() if data.own])
-        return dict.fromkeys(files, error)
+    except Exception as error:
+        if len(files) == 1 or isinstance(error, _OF_ALL):
+            return dict.fromkeys(files, error)
+    paths = list(files)
+    middle = len(paths) // 2
+    made: dict[str, Made | Exception] = {}
+    for half in (paths[:middle], paths[middle:]):
+        made |= _link_each({path: files[path] for path in half}, link)
+    return made
+
+
+class LinkTogether(Protocol):
+    """Creates files in one transaction, all or none; returns the entry of each by its path."""
+
+    def __call__(
+        self, files: Mapping[str, NewFile], *, overwrite: bool, parents: bool
+    ) -> Mapping[str, Entry]: ...
+
+
+@frozen(kw_only=True)
+class _Wanted:
+    """A file that a thread wants to create; see `SharedLinks.link`."""
+
+    path: str
+    file: NewFile
+    overwrite: bool
+    parents: bool
+
+    def fits(self, others: Mapping[str, _Wanted]) -> bool:
+        """Return whether one transaction may create this file and `others`, which are by their paths."""
+        return self.path not in others and all(
+            (each.overwrite, each.parents) == (self.overwrite, self.parents)
+            and each.file.data.path != self.file.data.path
+            for each in others.values()
+        )
+
+
+class SharedLinks:
+    """Links of concurrent threads: files of one directory share a transaction. Thread-safe.
+
+    This is a group commit; see `Batcher`. So threads that create files in one directory do not conflict
+    with each other, and wait for the disk, or for the log, together. A thread alone does not wait. Each
+    file has its own outcome: it is created, or not, as if each thread had a transaction of its own.
+
+    Args:
+        link: creates files in one transaction.
+        clock: measures the transactions.
+    """
+
+    def __init__(self, link: LinkTogether, clock: Clock) -> None:
+        self._link = link
+        self._batches: Batcher[_Wanted, Entry] = Batcher(
+            self._link_all,
+            interrupted=_interrupted,
+            most=LINK_BATCH_SIZE,
+            gather=_GATHER,
+            clock=clock,
+        )
+
+    @property
+    def waiting(self) -> int:
+        """Number of threads that wait for the transaction of others to end."""
+        return self._batches.waiting
+
+    def link(self, path: str, file: NewFile, *, overwrite: bool, parents: bool) -> Entry:
+        """Create one file; return its entry. Arguments and errors are as for `plan_link`.
+
+        Also raises `OutcomeUnknown` if another thread was interrupted while it sent the transaction.
+        """
+        wanted = _Wanted(path=path, file=file, overwrite=overwrite, parents=parents)
+        return self._batches.call(wanted, key=path.rpartition("/")[0])
+
+    def _link_all(self, wanted: Sequence[_Wanted]) -> list[Entry | Exception]:
+        outcomes: dict[int, Entry | Exception] = {}
+        left = dict(enumerate(wanted))
+        while left:
+            together: dict[str, _Wanted] = {}
+            numbers = [
+                number
+                for number, each in left.items()
+                if each.fits(together) and together.setdefault(each.path, each) is each
+            ]
+            first = left[numbers[0]]
+            made = _link_each(
+                {path: each.file for path, each in together.items()},
+                partial(self._link, overwrite=first.overwrite, parents=first.parents),
+            )
+            outcomes |= {number: made[left.pop(number).path] for number in numbers}
+        return [outcomes[number] for number in range(len(wanted))]
+
+
+def _interrupted() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the thread that sent the transaction for this file was interrupted: look whether it is there"
+    )

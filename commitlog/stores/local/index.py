@@ -197,7 +197,9 @@ class Index:
         self._returned = threading.Condition()
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
-        self._rows = self._batched()
+        self._rows: Batcher[tuple[os.stat_result, Row], None] = Batcher(
+            self._record, interrupted=partial(_interrupted, file)
+        )
         self._checkpoints = Checkpoints(file, partial(_connect_to_copy, file, durable))
         close_on_fork(self)
 
@@ -303,9 +305,6 @@ class Index:
                 transaction.record(stat, row)
         return [None] * len(rows)
 
-    def _batched(self) -> Batcher[tuple[os.stat_result, Row], None]:
-        return Batcher(self._record, interrupted=partial(_interrupted, self._file))
-
     @contextmanager
     def changing(self) -> Iterator[Transaction]:
         """Yield the transaction of the only writer on this machine, for a change of names.
@@ -383,7 +382,6 @@ class Index:
         if child:
             # Held perhaps by a thread that is not here.
             self._turn = threading.Lock()
-            self._rows = self._batched()
         self._returned.release()
 
 

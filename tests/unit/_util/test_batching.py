@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -37,7 +39,7 @@ class Work:
             assert self.begun.wait(30)
             for item in later:
                 calls.append(pool.submit(self.batcher.call, item))
-            while len(self.batcher._waiting) < len(later):
+            while self.batcher.waiting < len(later):
                 threading.Event().wait(0.001)
             self.go_on.set()
         return calls
@@ -68,6 +70,81 @@ def test_no_caller_waits_for_ever_after_an_exception(
     assert sum(isinstance(error, others) for error in errors) >= 2
     assert all(isinstance(error, (others, type(end))) for error in errors)
     assert work.batcher.call(5) == 50
+
+
+def test_a_batch_waits_for_the_callers_of_the_one_before() -> None:
+    """They come back at once, so all are in one batch, as often as they come back."""
+    batches: list[list[int]] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work(items: Sequence[int]) -> list[int | Exception]:
+        batches.append(sorted(items))
+        if len(batches) == 1:
+            begun.set()
+            assert go_on.wait(30)
+        return list(items)
+
+    batcher: Batcher[int, int] = Batcher(work, interrupted=TimeoutError, gather=1e6)
+
+    def repeat(caller: int, times: int) -> None:
+        for _ in range(times):
+            batcher.call(caller)
+
+    with ThreadPoolExecutor(3) as pool:
+        # The first batch ends when the others wait, so the second one has to wait for its caller.
+        calls = [pool.submit(repeat, 1, 4)]
+        assert begun.wait(30)
+        calls += [pool.submit(repeat, caller, 3) for caller in (2, 3)]
+        while batcher.waiting < 2:
+            threading.Event().wait(0.001)
+        go_on.set()
+        for call in calls:
+            call.result(30)
+    assert batches == [[1], [1, 2, 3], [1, 2, 3], [1, 2, 3]]
+
+
+def test_a_batch_waits_no_longer_than_it_may() -> None:
+    """If the callers of the batch before do not come back, it begins without them, and forgets them."""
+    work = Work()
+    work.batcher = Batcher(work, interrupted=TimeoutError, gather=1e-6)
+    work.run(1, 2, 3, 4)
+    assert sorted(map(len, work.batches)) == [1, 3]
+    for number in range(3):
+        assert work.batcher.call(number) == 10 * number
+    assert work.batches[2:] == [[0], [1], [2]]
+
+
+def test_items_of_different_keys_are_worked_on_at_the_same_time() -> None:
+    """A call does not wait for a batch of another key."""
+    work = Work()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(work.batcher.call, 1, key="a")
+        assert work.begun.wait(30)
+        assert work.batcher.call(2, key="b") == 20
+        work.go_on.set()
+        assert first.result(30) == 10
+    assert work.batches == [[1], [2]]
+
+
+def test_a_child_process_does_not_wait_for_the_threads_of_its_parent() -> None:
+    """They are not there: their items are forgotten, and nobody works for the child's calls."""
+    work, pile = Work(), Pile()
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(work.batcher.call, 1), pool.submit(pile.collector.add, "a")]
+        assert work.begun.wait(30) and pile.begun.wait(30)
+        child = os.fork()
+        if not child:
+            status = 1
+            with suppress(BaseException):
+                work.go_on.set()
+                pile.go_on.set()
+                pile.collector.add("b")
+                status = int(work.batcher.call(2) != 20 or pile.calls[1:] != [["b"]])
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        work.go_on.set()
+        pile.go_on.set()
+        assert [each.result(30) for each in calls] == [10, None]
 
 
 class Pile:

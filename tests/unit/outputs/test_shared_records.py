@@ -184,7 +184,7 @@ def test_jobs_that_end_while_a_record_is_written_share_the_next_one() -> None:
         begun = pool.submit(output.commit, *first)
         assert writing.wait(30)
         later = [pool.submit(output.commit, *each) for each in others]
-        while len(output._commits._waiting) < len(others):
+        while output._commits.waiting < len(others):
             threading.Event().wait(0.001)
         go_on.set()
         assert begun.result().version == 1

@@ -954,7 +954,7 @@ def test_threads_that_put_at_the_same_time_share_a_wait_for_the_rows(
         puts = [pool.submit(store.put, "a", b"0", condition=IfAbsent())]
         assert begun.wait(30)
         puts += [pool.submit(store.put, name, b"0", condition=IfAbsent()) for name in "abcd"]
-        while len(store._base().index._rows._waiting) < 4:
+        while store._base().index._rows.waiting < 4:
             threading.Event().wait(0.001)
         go_on.set()
         refused = [name for name, put in zip("aabcd", puts, strict=True) if put.exception()]
