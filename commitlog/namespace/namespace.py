@@ -101,6 +101,9 @@ class Namespace:
     POSIX. With `stable_paths`, the change applies only if the path still leads there. That costs a write
     unit for each directory on the path, and changes with common directories conflict with each other.
 
+    Threads that create files in one directory at the same time share a transaction, and its entry in the
+    log; each file has its own outcome. See `commitlog.namespace.write.bulk.SharedLinks`.
+
     All methods may raise `InvalidPath`, `NotFound` (the namespace does not exist), `FormatTooNew`,
     `CorruptRecord`, `Unavailable`, `AccessDenied`; mutations also `Conflict` and `OutcomeUnknown`.
 
@@ -480,7 +483,8 @@ class Namespace:
             attributes: attributes to keep with each of the files.
             executor: makes requests in parallel, such as a `ThreadPoolExecutor`. With it, all names of
                 one level of the tree are read at the same time: however many files there are, the call
-                takes one round trip for each level, and one for the transaction.
+                takes one round trip for each level, and one for the transaction. By default, up to 16
+                names of a level are read at the same time.
             atomic: whether all files are created at one moment, or none. See below for False.
 
         Raises the errors of `link`, for the first path with a problem. Raises `NotADirectory` if one of
