@@ -83,7 +83,8 @@ class Batcher(Generic[T, R]):
             that caller. An exception that it raises is the outcome of every item. For each key it is
             called by one thread at a time, one of the callers.
         interrupted: makes the exception for the other callers of a batch whose thread was interrupted,
-            such as by `KeyboardInterrupt`: what `work` has done is not known.
+            such as by `KeyboardInterrupt`: what `work` has done is not known. An interrupt of a thread
+            that waits concerns its own item only, which may be in the batch of another thread.
         most: maximum number of items of a batch.
         gather: how long a batch may wait for the callers of the one before, as a part of the time that
             that one took, counted from its end. Callers that come back at once are then all in one
@@ -136,7 +137,11 @@ class Batcher(Generic[T, R]):
             first, queue.busy = not queue.busy, True
             self._lock.notify_all()
         if not first:
-            ticket.woken.wait()
+            try:
+                ticket.woken.wait()
+            except BaseException:
+                self._leave(ticket, key, queue)
+                raise
         if not ticket.done:
             self._lead(key, queue)
         if isinstance(ticket.outcome, Exception):
@@ -172,13 +177,26 @@ class Batcher(Generic[T, R]):
                 queue.callers = len(batch) + len(queue.waiting)
                 queue.ended = self._clock.monotonic()
                 queue.seconds = queue.ended - began
-                queue.busy = bool(queue.waiting)
-                if queue.waiting:
-                    queue.waiting[0].woken.set()
-                elif queue.callers == 1 or not self._gather:
-                    del self._queues[key]
-                elif len(self._queues) > _REMEMBERED:
-                    self._queues = {key: each for key, each in self._queues.items() if each.busy}
+                self._let_next(key, queue)
+
+    def _leave(self, ticket: _Ticket[T, R], key: Hashable, queue: _Queue[T, R]) -> None:
+        """Wait no longer with a ticket; if its caller was to go on with the others, let the next one."""
+        with self._lock:
+            if ticket not in queue.waiting:
+                return  # it is in a batch
+            queue.waiting.remove(ticket)
+            if ticket.woken.is_set():
+                self._let_next(key, queue)
+
+    def _let_next(self, key: Hashable, queue: _Queue[T, R]) -> None:
+        """Let the first waiting caller go on. The lock is held."""
+        queue.busy = bool(queue.waiting)
+        if queue.waiting:
+            queue.waiting[0].woken.set()
+        elif queue.callers == 1 or not self._gather:
+            self._queues.pop(key, None)
+        elif len(self._queues) > _REMEMBERED:
+            self._queues = {key: each for key, each in self._queues.items() if each.busy}
 
     def _wait_for_callers(self, queue: _Queue[T, R], seconds: float) -> None:
         """Wait until as many items are there as callers lately, at most so many seconds."""
