@@ -32,7 +32,7 @@ __all__ = ["AttemptStatus", "Outcome", "OutputInspection", "UnpublishedJob", "in
 #: The outcome of an attempt according to the log; open: it can still be committed.
 Outcome: TypeAlias = Literal["open", "committed", "aborted"]
 
-#: Most pending entries, and ready entries, that are read for their jobs.
+#: Most pending entries that are read for their jobs, and, with a limit, most ready entries.
 _NAMED = 100
 
 
@@ -103,7 +103,8 @@ class OutputInspection:
         garbage_bytes: their size; None unless files were listed.
         damage: messages about records that cannot be read, or that contradict each other. Later records
             are then not known.
-        complete: whether everything was read; False if `limit` was reached, so numbers may be too low.
+        complete: whether everything was read. False if `limit` was reached, or if there were more than
+            100 ready entries and a limit: numbers may be too low, and attempts may be missing.
     """
 
     now: float
@@ -157,7 +158,8 @@ def inspect(
     reading = _Reading(bound=Bound(limit))
     now = pending.now(clock)
     # The listings come first, so the log has the outcomes of everything in them.
-    traces = _traces(pending, ready, publisher, tag, reading)
+    most = None if limit is None else _NAMED
+    traces = _traces(pending, ready, publisher, tag, reading, most)
     visible = 0
     with reading.damage():
         visible = publisher.checked_watermark()
@@ -242,9 +244,14 @@ class _Reading:
 
 
 def _traces(
-    pending: RecordDirectory, ready: ReadyQueue, publisher: Publisher, tag: str, reading: _Reading
+    pending: RecordDirectory,
+    ready: ReadyQueue,
+    publisher: Publisher,
+    tag: str,
+    reading: _Reading,
+    most: int | None,
 ) -> dict[str, _Trace]:
-    """Return what attempts have left, by attempt."""
+    """Return what attempts have left, by attempt. At most `most` ready entries are read."""
     found: dict[str, _Trace] = {}
     for entry in reading.bound.take(pending.list()):
         if attempt_of(entry.name) == entry.name:
@@ -255,8 +262,10 @@ def _traces(
                 " move it elsewhere"
             )
     for number, entry in enumerate(reading.bound.take(ready.list())):
-        jobs = _ready_jobs(ready, entry.name, reading) if number < _NAMED else ()
-        for each in jobs:
+        if number == most:  # only an entry itself tells its attempts
+            reading.bound.complete = False
+            break
+        for each in _ready_jobs(ready, entry.name, reading):
             trace = found.setdefault(each.job.attempt, _Trace())
             trace.ready, trace.job_id = entry.written, each.job.job_id
     for attempt, last in publisher.heartbeats().items():

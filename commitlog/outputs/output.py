@@ -670,15 +670,16 @@ class Output:
         """Return the version, the attempts in progress and the work that is left; change nothing.
 
         Takes about ten requests; one for each record since the last checkpoint (at most 10, or 100 if
-        there are more than 20,000 files); one for each thousand pending entries, heartbeats and uploads;
-        one for each of the first hundred pending entries; and a few to find the version that has
-        expired. No data file is listed or read, except with `list_files`.
+        there are more than 20,000 files); one for each thousand pending entries, ready entries,
+        heartbeats and uploads; one for each of the first hundred pending entries, and of the first
+        hundred ready entries; and a few to find the version that has expired. No data file is listed or
+        read, except with `list_files`.
 
         Args:
             expire_after: age in seconds at which replaced files, and files of attempts without a sign of
                 life, count as garbage; the `older_than` of `gc`.
-            limit: most pending entries, uploads and records since the last checkpoint that are read;
-                None for no bound.
+            limit: most pending entries, ready entries, uploads and records since the last checkpoint
+                that are listed; None for no bound, and to read all ready entries.
             list_files: whether to list the files that only the log shows, for the size of the garbage
                 and the files of dead attempts: one request for each thousand files.
 

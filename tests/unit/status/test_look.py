@@ -15,6 +15,7 @@ from attrs import evolve
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from commitlog.cli import main
+from commitlog.cli.status_text import report_rows
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
 from commitlog.errors import ConfigurationError, FormatTooNew, InputUnreadable, NotFound
@@ -29,6 +30,7 @@ from commitlog.ingest import (
 from commitlog.namespace import NAMESPACE_SCHEMA, DirectoryCommitter, Namespace
 from commitlog.oplog import OperationLog
 from commitlog.outputs import Mode, Output, OutputInspection
+from commitlog.outputs.ready_jobs import ReadyJob
 from commitlog.status import FINDING_KINDS, Finding, LookSettings, Report, look, metrics_text
 from commitlog.stores.api import InFlight, ObjectData, ObjectStore, Observation, Page, StagedInfo
 from commitlog.stores.local.store import LocalStore
@@ -278,6 +280,23 @@ def test_the_cost_is_bounded(clock: ManualClock) -> None:
     assert (cut.records, cut.complete) == (5, False)
     whole = inspected(look_at(store, clock, limit=5, full=True))
     assert (whole.records, whole.complete) == (8, True)
+
+
+def test_more_ready_entries_than_are_read_are_reported(clock: ManualClock) -> None:
+    """The attempts in the others are not known without --full, and the report says so."""
+    store = MemoryStore(clock=clock)
+    output = open_output(store, clock)
+    for number in range(101):
+        job = output.begin(f"job-{number}")
+        output._ready.leave([ReadyJob(job=job, files=())], after=job.base)
+    report = look_at(store, clock)
+    cut = inspected(report)
+    assert (len(cut.attempts), cut.complete) == (100, False)
+    assert "note" in dict(report_rows(report))
+    report = look_at(store, clock, full=True)
+    whole = inspected(report)
+    assert (len(whole.attempts), whole.complete) == (101, True)
+    assert "note" not in dict(report_rows(report))
 
 
 class CountingReads(HookedStore):
