@@ -114,8 +114,8 @@ class Output:
             refuse such a record, with `FormatTooNew`, and do not read on.
         finisher: does the work that is left once a job is visible, after `commit` has returned: it
             moves ``_SUCCESS`` on, drops uploads of lost tasks, and saves checkpoints. Until it has, the
-            next readers of the log see to it. The caller shuts it down, which waits for the work. None:
-            `commit` does it.
+            next readers of the log see to it. The caller shuts it down, which waits for the work. None,
+            or after it was shut down: `commit` does it.
 
     Guarantees: a job id is committed at most once, ever, with any drivers, retries and recoveries.
     Log-aware readers see all files of a job or none. No file of an uncommitted job is ever visible.
@@ -801,7 +801,10 @@ class Output:
             first = bool(records) and not self._unfinished
             self._unfinished += records
         if first:
-            self._finisher.submit(self._finish_later)
+            try:
+                self._finisher.submit(self._finish_later)
+            except RuntimeError:  # it was shut down, and an error would hide that the job is committed
+                self._finish_later()
 
     def _finish_later(self) -> None:
         with self._lock:

@@ -382,6 +382,17 @@ class _Later:
         return Future()
 
 
+def test_a_job_is_finished_after_the_finisher_was_shut_down() -> None:
+    """An error would look as if the job were not committed."""
+    finisher = ThreadPoolExecutor(1)
+    output = shared(MemoryStore(), finisher=finisher)
+    jobs = ready(output, "a", "b", "c")
+    output.commit(*jobs[0])
+    finisher.shutdown()
+    assert [output.commit(*job).version for job in jobs[1:]] == [2, 3]
+    assert output.watermark() == 3
+
+
 def _requests(recorder: RequestRecorder) -> dict[str, int]:
     total = RequestStats.of("", recorder.counts()).total
     return {name: getattr(total, name) for name in total.__slots__ if name.startswith("store_")}
