@@ -9,7 +9,6 @@ processes join, from their ready entries (`commitlog.outputs.ready_jobs`).
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -157,7 +156,11 @@ class _SharedCommit:
             return
         if not won:
             queue.note_busy()
-            self._read_on()
+            unreadable = self._read_on()
+            if unreadable is not None and self._after == after:
+                # Another claim would be lost to the same record, which cannot be read.
+                for number in jobs:
+                    outcomes[number] = _reported(unreadable, number in self._in_entry)
             return
         written = tuple(evolve(each.record(now), version=after + 1) for each in chosen)
         log.cache.keep(after + 1, written)
@@ -172,18 +175,21 @@ class _SharedCommit:
         done = [name for name, group in others.entries.items() if group and decided.issuperset(group)]
         queue.remove(done)
 
-    def _read_on(self) -> None:
-        """Read the next records, up to one of the jobs or the end.
+    def _read_on(self) -> CommitError | None:
+        """Read the next records, up to one of the jobs or the end; return the error that ended it.
 
-        Others have gone on meanwhile: a claim of any number but the next one is lost. An error of this
-        is found again, and reported, where the jobs are checked.
+        Others have gone on meanwhile: a claim of any number but the next one is lost. A claim of the
+        number that could not be read finds the error again.
         """
         attempts = {each.job.attempt for each in self._jobs}
-        with contextlib.suppress(CommitError):
+        try:
             for later in self._log.read(self._after, cached=True):
                 self._after = later.version
                 if isinstance(later, CommitRecord) and later.attempt in attempts:
                     break
+        except CommitError as error:
+            return error
+        return None
 
 
 def _reported(outcome: Outcome | None, in_entry: bool) -> Outcome | None:

@@ -365,6 +365,24 @@ def test_an_error_of_a_job_in_a_ready_entry_is_an_unknown_outcome(
     assert resolved.version == 1
 
 
+@pytest.mark.parametrize(("entry", "error"), [(False, CorruptRecord), (True, OutcomeUnknown)])
+def test_a_number_with_an_unreadable_record_is_claimed_once(entry: bool, error: type[Exception]) -> None:
+    """The jobs get the error of reading it; one in a ready entry may be committed by others later."""
+    claims: list[str] = []
+
+    def count(_name: str, path: str, mutation: Callable[[], Any]) -> Any:
+        claims.extend([path] if path == f"{RECORDS}1.json" else ())
+        assert len(claims) < 10, "it is claimed again and again"
+        return mutation()
+
+    store = MemoryStore()
+    output = (busy if entry else shared)(HookedStore(store, count))
+    jobs = ready(output, "a", "b")
+    store.put(f"{RECORDS}1.json", b"damaged")
+    assert versions(output.commit_many(jobs)) == [error, error]
+    assert len(claims) == 1
+
+
 # -- requests ----------------------------------------------------------------------------------------
 
 
