@@ -25,6 +25,7 @@ __all__ = [
     "moment",
     "pairs",
     "path",
+    "scalar",
     "text",
 ]
 
@@ -97,6 +98,17 @@ def flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{value!r} is neither true nor false")
     return value
+
+
+def scalar(value: object) -> object:
+    """Return `value`, which must be null, a truth value, a finite number or a text.
+
+    >>> scalar(1.5), scalar("a"), scalar(None)
+    (1.5, 'a', None)
+    """
+    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return text(value)
 
 
 def mapping(value: object) -> Mapping[str, object]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
 
-from attrs import Attribute, field, frozen, validators
+from attrs import Attribute, field, frozen
 
 from commitlog.errors import ConfigurationError, InvalidPath
+from commitlog.oplog.validate import MAX_COUNT, count, maybe_count, maybe_text, scalar, text
 from commitlog.paths import check_path
 from commitlog.stores.api import Staged
 
@@ -77,7 +78,7 @@ def check_job_id(value: str) -> None:
 
 
 def _check_attempt(_job: object, _attribute: Attribute[str], value: str) -> None:
-    if not _ATTEMPT.fullmatch(value):
+    if not isinstance(value, str) or not _ATTEMPT.fullmatch(value):
         raise ConfigurationError(f"an attempt is 32 lower-case hexadecimal digits, not {value!r}")
 
 
@@ -87,7 +88,8 @@ class Batch:
 
     Attributes:
         stream: id of the stream, which outlives restarts; not empty.
-        number: its batches are committed in the order of their numbers, each once; from 0 on.
+        number: its batches are committed in the order of their numbers, each once; from 0 on, and
+            below 2**63.
 
     Raises `ConfigurationError` for other values.
     """
@@ -102,8 +104,10 @@ class Batch:
 
     @number.validator
     def _check_number(self, _: object, value: int) -> None:
-        if type(value) is not int or value < 0:
-            raise ConfigurationError(f"the number of a batch is an int from 0 on, not {value!r}")
+        if type(value) is not int or not 0 <= value <= MAX_COUNT:
+            raise ConfigurationError(
+                f"the number of a batch is an int from 0 on, below 2**63, not {value!r}"
+            )
 
     @property
     def job_id(self) -> str:
@@ -130,12 +134,54 @@ class Batch:
         (Batch(stream='clicks', number=7), None)
         """
         found = _BATCH_ID.fullmatch(job_id)
-        return found and cls(found["stream"], int(found["number"]))
+        if found is None or int(found["number"]) > MAX_COUNT:
+            return None
+        return cls(found["stream"], int(found["number"]))
 
 
-def _check_mode(_job: object, _attribute: Attribute[Mode], value: str) -> None:
-    if value not in get_args(Mode):
-        raise ConfigurationError(f"mode is {value!r}; it must be one of {', '.join(get_args(Mode))}")
+#: Checks the value of an attribute when an object is made.
+_Validator: TypeAlias = "Callable[[Any, Attribute[Any], Any], None]"
+
+
+def _one_of(kinds: Any) -> _Validator:
+    """Return a validator that accepts the values of a literal type."""
+
+    def check(_object: Any, attribute: Attribute[Any], value: Any) -> None:
+        if value not in get_args(kinds):
+            raise ConfigurationError(
+                f"{attribute.name} is {value!r}; it must be one of {', '.join(get_args(kinds))}"
+            )
+
+    return check
+
+
+def _storable(check: Callable[[Any], object]) -> _Validator:
+    """Return a validator that accepts what `check` accepts, as it does when the record is read.
+
+    A record with another value could be written, but never be read: the output would be unreadable.
+    """
+
+    def validate(_object: Any, attribute: Attribute[Any], value: Any) -> None:
+        try:
+            check(value)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ConfigurationError(f"{attribute.name} cannot be stored: {error}") from error
+
+    return validate
+
+
+def _check_partition(partition: Mapping[Any, Any]) -> None:
+    for name, value in partition.items():
+        text(name)
+        maybe_text(value)
+
+
+def _check_stats(stats: Mapping[Any, Any]) -> None:
+    for name, (least, most, nulls) in stats.items():
+        text(name)
+        scalar(least)
+        scalar(most)
+        maybe_count(nulls)
 
 
 @frozen(kw_only=True)
@@ -157,13 +203,13 @@ class Job:
 
     job_id: str = field(validator=lambda _job, _attribute, value: check_job_id(value))
     attempt: str = field(validator=_check_attempt)
-    mode: Mode = field(default="append", validator=_check_mode)
-    base: int = field(default=0, validator=validators.ge(0))
-    schema: str | None = None
-    visibility: Visibility = "listed"
+    mode: Mode = field(default="append", validator=_one_of(Mode))
+    base: int = field(default=0, validator=_storable(count))
+    schema: str | None = field(default=None, validator=_storable(maybe_text))
+    visibility: Visibility = field(default="listed", validator=_one_of(Visibility))
     batch: Batch | None = field(default=None)
     replaces: tuple[str, ...] = field(default=(), repr=lambda paths: f"<{len(paths)} files>")
-    last_commit: int = field(default=0, validator=validators.ge(0))
+    last_commit: int = field(default=0, validator=_storable(count))
 
     @batch.validator
     def _check_batch(self, _: object, batch: Batch | None) -> None:
@@ -217,9 +263,13 @@ class StagedFile:
         partition: values of the partition columns, as in a Hive path; None for null.
         stats: for some columns, the smallest and largest value as JSON, and the number of nulls; unknown
             ones are None.
+
+    Raises `ConfigurationError` for values of other types: no record could hold them.
     """
 
     staged: Staged
-    rows: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
-    partition: Mapping[str, str | None] = field(factory=dict, hash=False)
-    stats: Mapping[str, Stats] = field(factory=dict, hash=False)
+    rows: int | None = field(default=None, validator=_storable(maybe_count))
+    partition: Mapping[str, str | None] = field(
+        factory=dict, hash=False, validator=_storable(_check_partition)
+    )
+    stats: Mapping[str, Stats] = field(factory=dict, hash=False, validator=_storable(_check_stats))

@@ -7,7 +7,6 @@ machine.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
@@ -25,6 +24,7 @@ from commitlog.oplog.validate import (
     moment,
     pairs,
     path,
+    scalar,
     text,
 )
 from commitlog.outputs.foreign import ForeignFile
@@ -129,13 +129,7 @@ class DataFile:
 
 def _stats(value: object) -> Stats:
     least, most, nulls = items(value)
-    return _bound(least), _bound(most), maybe_count(nulls)
-
-
-def _bound(value: object) -> object:
-    if value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
-        return value
-    return text(value)
+    return scalar(least), scalar(most), maybe_count(nulls)
 
 
 @frozen(kw_only=True)

@@ -449,11 +449,23 @@ def test_a_job_under_the_id_of_an_earlier_batch_is_refused() -> None:
         output.begin("q/2")
     with pytest.raises(JobAlreadyCommitted):
         output.commit(late, ())
-    for job_id in ("q/4", "q/02", "q/", "/2", "p/2", "q/2/x", "q/-2", "q/\N{SUPERSCRIPT TWO}"):
+    for job_id in (
+        "q/4",
+        "q/02",
+        "q/",
+        "/2",
+        "p/2",
+        "q/2/x",
+        "q/-2",
+        "q/\N{SUPERSCRIPT TWO}",
+        f"q/{2**63}",
+    ):
         output.commit(output.begin(job_id), ())
 
 
-@pytest.mark.parametrize(("stream", "number"), [("", 0), ("q", -1), ("q", 1.0), ("q", True), (7, 0)])
+@pytest.mark.parametrize(
+    ("stream", "number"), [("", 0), ("q", -1), ("q", 1.0), ("q", True), ("q", 2**63), (7, 0)]
+)
 def test_a_batch_has_a_stream_and_a_number(stream: Any, number: Any) -> None:
     """Other values are refused before they are stored."""
     with pytest.raises(ConfigurationError):

@@ -212,9 +212,59 @@ def test_partition_columns_may_begin_with_an_underscore() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"attempt": "x"}, {"attempt": ATTEMPT.upper()}, {"mode": "replace"}, {"job_id": 7}],
+    [
+        {"attempt": "x"},
+        {"attempt": 7},
+        {"attempt": ATTEMPT.upper()},
+        {"mode": "replace"},
+        {"job_id": 7},
+        {"visibility": "hidden"},
+        {"schema": {"type": "struct"}},
+        {"schema": "\ud800"},
+        {"base": -1},
+        {"base": 0.0},
+    ],
 )
 def test_a_job_is_validated(fields: dict[str, Any]) -> None:
-    """Malformed attempts, unknown modes, and job ids that are not text are refused."""
+    """Values that could be written into a record, but not read from it, are refused, too."""
     with pytest.raises(ConfigurationError):
         Job(**{"job_id": "daily", "attempt": ATTEMPT, **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rows": -1},
+        {"rows": 3.0},
+        {"rows": True},
+        {"rows": 2**63},
+        {"partition": {"day": 5}},
+        {"partition": {5: "day"}},
+        {"partition": {"day": "\ud800"}},
+        {"partition": "day=5"},
+        {"stats": {"a": (1, 2)}},
+        {"stats": {"a": (float("nan"), 2, 0)}},
+        {"stats": {"a": ([1], 2, 0)}},
+        {"stats": {"a": (1, 2, -1)}},
+    ],
+)
+def test_a_staged_file_is_validated(fields: dict[str, Any]) -> None:
+    """A record with such a file could be written, and the output could not be read any more."""
+    staged = Staged(path=f"part-{ATTEMPT}", upload_id="u", size=1, nonce="n")
+    with pytest.raises(ConfigurationError, match="cannot be stored"):
+        StagedFile(staged=staged, **fields)
+
+
+@pytest.mark.parametrize("bad", [{"rows": 3.0}, {"partition": {"day": 5}}])
+def test_an_output_stays_readable_after_a_wrong_argument(bad: dict[str, Any]) -> None:
+    """Nothing is committed, and other jobs go on."""
+    output = Output(ConditionalStore(MemoryStore()))
+    job = output.begin("wrong")
+    with pytest.raises(ConfigurationError):
+        output.commit(job, [output.stage(job, job.file_name(0), b"x", **bad)])
+    with pytest.raises(ConfigurationError):
+        output.begin("wrong", visibility="hidden")  # type: ignore[arg-type]
+    output.abort(job)
+    assert output.commit(output.begin("right"), []).version == 2
+    assert list(output.state().jobs) == ["right"]
+    assert not list(output.store.list_staged())
