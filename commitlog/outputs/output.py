@@ -742,11 +742,18 @@ class Output:
 
         The yielded commits are final; their files may not be published yet. To follow the log, call
         again with the last version seen. Records of mode ``rewrite`` add no rows.
+
+        Raises `ConfigurationError` for a negative number.
         """
         return (record for record in self.records(after) if isinstance(record, CommitRecord))
 
     def records(self, after: int = 0) -> Iterator[Record]:
-        """Yield all records after number `after`, including aborts and expiries."""
+        """Yield all records after number `after`, including aborts and expiries.
+
+        Raises `ConfigurationError` for a negative number.
+        """
+        if after < 0:
+            raise ConfigurationError(f"the log is read after record {after}: give 0 for its beginning")
         return self._log.read(after)
 
     def tail(self, *, on_rewrite: OnRewrite = "fail", roll_forward: bool = True) -> Tail:
@@ -758,6 +765,8 @@ class Output:
             on_rewrite: the reaction to a commit that removes rows: ``fail`` before it, with
                 `RowsReplaced`; ``skip`` it, with the files it adds; or take the ``added`` files.
             roll_forward: as in `snapshot`.
+
+        Raises `ConfigurationError` for an unknown `on_rewrite`.
         """
         return Tail(self._log, self._publisher, on_rewrite=on_rewrite, roll_forward=roll_forward)
 

@@ -7,12 +7,13 @@ crash.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from attrs import define, frozen
 
 from commitlog._util.tracing import traced
 from commitlog.errors import (
+    ConfigurationError,
     CorruptRecord,
     FormatTooNew,
     NotFound,
@@ -193,11 +194,16 @@ class Tail:
 
     It caches the records that it has read until a later position is requested. So a batch takes one
     request for each new record, and a few more.
+
+    Raises `ConfigurationError` for an unknown `on_rewrite`.
     """
 
     def __init__(
         self, log: CommitLog, publisher: Publisher, *, on_rewrite: OnRewrite, roll_forward: bool
     ) -> None:
+        if on_rewrite not in get_args(OnRewrite):
+            known = ", ".join(get_args(OnRewrite))
+            raise ConfigurationError(f"on_rewrite is {on_rewrite!r}; it must be one of {known}")
         self._log = log
         self._publisher = publisher
         self._on_rewrite = on_rewrite

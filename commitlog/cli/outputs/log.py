@@ -17,7 +17,13 @@ __all__ = ["log"]
 
 @click.command()
 @click.argument("url")
-@click.option("--after", default=0, metavar="VERSION", help="Only records after this version.")
+@click.option(
+    "--after",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="VERSION",
+    help="Only records after this version.",
+)
 @click.option("--files", is_flag=True, help="Print the files of each commit, one per line.")
 @click.option("--operations", is_flag=True, help="URL is an operation log, not an output.")
 @json_option

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commitlog.errors import (
+    ConfigurationError,
     CorruptRecord,
     FormatTooNew,
     NotFound,
@@ -133,6 +134,21 @@ def test_latest_yields_only_new_files() -> None:
     start = tail.start("latest")
     new = append(output, "b", 2)
     assert Followed.of(tail, start).paths == new
+
+
+def test_an_unknown_reaction_is_refused() -> None:
+    """Its positions could be stored, and not be read again."""
+    with pytest.raises(ConfigurationError, match="on_rewrite is 'ignore'; it must be one of fail"):
+        open_output(MemoryStore()).tail(on_rewrite="ignore")  # type: ignore[arg-type]
+
+
+def test_a_log_is_not_read_after_a_negative_number() -> None:
+    """There is no record before the first one, so the log would seem to be empty."""
+    output = open_output(MemoryStore())
+    append(output, "a")
+    for read in (output.log, output.records):
+        with pytest.raises(ConfigurationError, match="after record -1"):
+            read(-1)
 
 
 def test_a_version_yields_the_files_added_after_it() -> None:
