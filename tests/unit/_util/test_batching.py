@@ -126,6 +126,7 @@ def test_items_of_different_keys_are_worked_on_at_the_same_time() -> None:
     assert work.batches == [[1], [2]]
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_child_process_does_not_wait_for_the_threads_of_its_parent() -> None:
     """They are not there: their items are forgotten, and nobody works for the child's calls."""
     work, pile = Work(), Pile()
@@ -145,6 +146,46 @@ def test_a_child_process_does_not_wait_for_the_threads_of_its_parent() -> None:
         work.go_on.set()
         pile.go_on.set()
         assert [each.result(30) for each in calls] == [10, None]
+
+
+class Interrupt(BaseException):
+    """An interrupt of the main thread."""
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_an_interrupted_caller_lets_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    """It waits behind a batch, or was just chosen to work on the next one."""
+    work = Work()
+    wait = threading.Event.wait
+    interrupted = threading.current_thread()
+
+    def interrupt(self: threading.Event, timeout: float | None = None) -> bool:
+        if threading.current_thread() is not interrupted or timeout is not None:
+            return wait(self, timeout)
+        if leads:
+            work.go_on.set()
+            wait(self)
+        raise Interrupt
+
+    def call(item: int) -> threading.Thread:
+        thread = threading.Thread(target=work.batcher.call, args=(item,), daemon=True)
+        thread.start()
+        return thread
+
+    first = call(1)
+    assert work.begun.wait(30)
+    monkeypatch.setattr(threading.Event, "wait", interrupt)
+    with pytest.raises(Interrupt):
+        work.batcher.call(2)
+    monkeypatch.undo()
+    work.go_on.set()
+    first.join(30)
+    later = call(3)
+    later.join(5)
+    assert not first.is_alive() and not later.is_alive()
+    assert work.batches == [[1], [3]]
 
 
 class Pile:
