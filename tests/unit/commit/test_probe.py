@@ -180,6 +180,18 @@ def test_a_denial_is_no_finding() -> None:
     assert not list(store.list())
 
 
+def test_objects_are_removed_without_the_permission_to_list_uploads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every new process probes again, so objects that stay would add up."""
+    store = MemoryStore()
+    denied = raising(AccessDenied("s3:ListBucketMultipartUploads"))
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "list_staged", denied)
+        probe(store, kinds=[Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT], executor=SERIAL)
+    assert not list(store.list())
+
+
 def test_an_expiry_that_the_client_cannot_send_is_not_probed() -> None:
     """The report says that the client cannot send expiries."""
     store = ScriptedStore(MemoryStore(), Script(), request_expiry=False)
