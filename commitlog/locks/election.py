@@ -110,6 +110,8 @@ class Election:
 
         Raises:
             OutcomeUnknown, CommitError: as `Lock.acquire`; the candidate does not lead.
+
+        An error of `on_elected` is raised, after the candidate has stepped down.
         """
         if (term := self.term) is not None:
             return term
@@ -119,7 +121,11 @@ class Election:
         token = self._lock.token
         term = self._term = Term(token, lambda: self._term is term and self._lock.held)
         if self._on_elected is not None:
-            self._on_elected(term)
+            try:
+                self._on_elected(term)
+            except BaseException:
+                self.step_down()  # or heartbeats would keep a leader that does nothing
+                raise
         return term
 
     def step_down(self) -> None:
@@ -140,7 +146,8 @@ class Election:
                 after each term.
 
         Errors of requests end an attempt, and the next one begins. Errors of `lead` are raised; but a
-        `LockLost` ends the term only.
+        `LockLost` ends the term only. Errors of `on_elected` are raised, too, except a `CommitError`,
+        after which the candidate campaigns again.
         """
         while not stop():
             try:

@@ -51,6 +51,21 @@ def test_one_candidate_leads_until_it_steps_down(store: ConditionalStore, clock:
     assert other is not None and other.token > term.token
 
 
+def test_a_candidate_whose_callback_fails_steps_down(
+    store: ConditionalStore, clock: ManualClock
+) -> None:
+    """Heartbeats would keep a leader that does nothing."""
+
+    def fail(term: Term) -> None:
+        raise ZeroDivisionError
+
+    candidate = _candidate(store, clock, on_elected=fail)
+    with pytest.raises(ZeroDivisionError):
+        candidate.run(lambda term: None)
+    assert candidate.term is None and candidate.leader() is None
+    assert _candidate(store, clock).campaign(timeout=0) is not None
+
+
 def test_a_leader_that_is_late_is_deposed(store: ConditionalStore, clock: ManualClock) -> None:
     """The callback is called once, with the term. Then it can campaign again."""
     deposed: list[Term] = []
