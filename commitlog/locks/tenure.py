@@ -401,6 +401,8 @@ def open_tenure(
 
     Raises `ConfigurationError`.
     """
+    if not isinstance(holder, str):
+        raise ConfigurationError(f"the description of a holder is a str, not {holder!r}")
     if len(holder) > _MAX_DESCRIPTION:
         raise ConfigurationError(
             f"the description of a holder has {len(holder)} characters; the most are {_MAX_DESCRIPTION}"

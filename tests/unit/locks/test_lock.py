@@ -410,6 +410,8 @@ def test_wrong_settings_are_refused(place: Any) -> None:
         Lock(place, "")
     with pytest.raises(ConfigurationError, match="1000"):
         Lock(place, "a", holder="x" * 1001)
+    with pytest.raises(ConfigurationError, match="is a str"):  # its record could not be read
+        Lock(place, "a", holder=["host"])  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"commitlog\.connect"):
         Lock(MemoryStore(), "a")  # type: ignore[arg-type]
     for wrong, name in (
