@@ -34,7 +34,7 @@ from commitlog.errors import (
     PublishIncomplete,
 )
 from commitlog.files import OUTPUT_FORMATS
-from commitlog.outputs import CommitRecord, Job, Mode, Output, StagedFile, State, Visibility
+from commitlog.outputs import Batch, CommitRecord, Job, Mode, Output, StagedFile, State, Visibility
 from commitlog.outputs.foreign import partition_in
 from commitlog.outputs.log import already_committed
 from commitlog.tabular.heartbeat import send_heartbeats
@@ -216,7 +216,7 @@ class OutputWriter:
     def _found(self, error: JobAlreadyCommitted) -> CommitRecord | None:
         """Return the commit that `error` names, if the caller wants it."""
         with self._open() as output:
-            record = next(output.log(error.version - 1))
+            record = _commit_of(output, error.job_id, error.version)
             own = record.attempt in self._attempts(output, output.state())
         return record if own or self.on_duplicate == "skip" else None
 
@@ -251,7 +251,7 @@ class OutputWriter:
             return None
         with self._open() as output:
             version = output.state().jobs.get(self.job_id)
-            return None if version is None else next(output.log(version - 1))
+            return None if version is None else _commit_of(output, self.job_id, version)
 
     def stage(
         self, begun: TabularJob, task: int, batches: Iterable[pa.RecordBatch]
@@ -350,6 +350,23 @@ class OutputWriter:
             connect(self.url, **self.connection) as store,
         ):
             yield Output(store, executor=executor)
+
+
+def _commit_of(output: Output, job_id: str, version: int) -> CommitRecord:
+    """Return the commit of a job, or of a later batch of its stream, in the record of `version`.
+
+    Other jobs may share that record.
+    """
+    batch = Batch.named(job_id)
+    records: list[CommitRecord] = []
+    for record in output.log(version - 1):
+        if record.version > version:
+            break
+        of_stream = batch and record.batch and record.batch.stream == batch.stream
+        if record.job_id == job_id or of_stream:
+            return record
+        records.append(record)
+    return records[0]
 
 
 def _settle(

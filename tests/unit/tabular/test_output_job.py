@@ -19,7 +19,7 @@ from commitlog.errors import (
     JobAlreadyCommitted,
     OutcomeUnknown,
 )
-from commitlog.outputs import CommitRecord, Output, StagedFile, State
+from commitlog.outputs import Batch, CommitRecord, Output, StagedFile, State
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.publishing import Publisher
 from commitlog.tabular import OutputWriter
@@ -145,6 +145,20 @@ def test_a_repeated_commit_returns_the_same_record(
     assert writer.begin_or_find(COLUMNS) == record
     assert writer.commit(begun, writer.stage(begun, 0, [rows(1)])) == record
     assert found(tmp_path) == [1]
+
+
+def test_the_commit_of_a_job_that_shares_a_record(
+    writer_of: Callable[..., OutputWriter], tmp_path: Path
+) -> None:
+    """It is not that of the first job in the record."""
+    with connect(str(tmp_path / "out")) as store:
+        output = Output(store, share_records=True)
+        jobs = [output.begin(name) for name in ("a", "b")] + [output.begin(batch=Batch("s", 7))]
+        records = output.commit_many([(job, [output.stage(job, job.file_name(0), b"")]) for job in jobs])
+    assert {record.version for record in records if isinstance(record, CommitRecord)} == {1}
+    assert writer_of(job_id="b").committed() == records[1]
+    for job_id, record in (("b", records[1]), ("s/7", records[2]), ("s/6", records[2])):
+        assert writer_of(job_id=job_id, on_duplicate="skip").begin_or_find(COLUMNS) == record
 
 
 def test_another_writer_of_the_same_job(writer_of: Callable[..., OutputWriter], tmp_path: Path) -> None:
