@@ -114,10 +114,11 @@ class StorePath:
             if lost is None:
                 raise
             if isinstance(failure, NotFound) and nonce is not None:
-                # A lost attempt published the upload.
-                info = self.store.begin_head(self.path)().info
-                if info is not None and info.nonce == nonce:
-                    return
+                # A lost attempt published the upload, unless something else removed it.
+                with contextlib.suppress(CommitError):
+                    info = self.store.begin_head(self.path)().info
+                    if info is not None and info.nonce == nonce:
+                        return
             raise OutcomeUnknown(
                 f"an answer to the write of {self.path!r} was lost, and then: {failure}. Read it later,"
                 " or write it again"

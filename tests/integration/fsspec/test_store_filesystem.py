@@ -320,10 +320,17 @@ def test_an_unknown_outcome_stays_unknown(
     with pytest.raises(OutcomeUnknown):
         file.close()
     assert uploads(fs, top) == ["b"]  # nothing is cleaned up
+    file = fs.open(f"{top}/d", "wb")
+    file.write(b"d" * BIG)
+    failing(monkeypatch, "publish", OutcomeUnknown("lost"), NotFound("no upload"))
+    failing(monkeypatch, "begin_head", Unavailable("busy"))  # so nothing shows who published it
+    with pytest.raises(OutcomeUnknown, match="no upload"):
+        file.close()
+    assert uploads(fs, top) == ["b", "d"]
     failing(monkeypatch, "publish", AlreadyExists("strange"))
     with pytest.raises(AlreadyExists), fs.open(f"{top}/c", "wb") as file:
         file.write(b"b" * BIG)
-    assert uploads(fs, top) == ["b"]
+    assert uploads(fs, top) == ["b", "d"]
 
 
 def test_a_store_that_proves_nothing_refuses_new_objects(monkeypatch: pytest.MonkeyPatch) -> None:
