@@ -273,7 +273,8 @@ class _CompressedFile:
 
     def discard(self) -> None:
         """Remove the written content and close the file."""
-        with contextlib.suppress(CommitError):  # closing the compressor writes its last bytes
+        # Closing the compressor writes its last bytes, and a failed write has closed the file below.
+        with contextlib.suppress(CommitError, ValueError):
             self._outer.close()
         self._inner.discard()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import io
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -453,6 +454,24 @@ def test_a_failed_with_block_writes_nothing(
         file.write(data)
     assert fs.ls("lake") == [] and stored(lake) == set()
     assert list(lake.store.list_staged()) == []
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "bz2", "xz"])
+@pytest.mark.parametrize("mode", ["wb", "w"])
+def test_the_error_of_a_failed_write_is_raised(
+    fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch, mode: str, compression: str | None
+) -> None:
+    """Not the one of the compressor, which cannot write its last bytes then."""
+
+    def fail(*_: Any) -> int:
+        raise Unavailable("the store cannot be reached")
+
+    monkeypatch.setattr(FileWriter, "write", fail)
+    data: Any = os.urandom(1 << 20) if mode == "wb" else os.urandom(1 << 20).hex()
+    with pytest.raises(Unavailable), fs.open("lake/f", mode, compression=compression) as file:
+        while True:
+            file.write(data)
+    assert fs.ls("lake") == []
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "bz2", "xz", "infer"])
