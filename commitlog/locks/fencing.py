@@ -238,6 +238,7 @@ class FencedStore:
         return self._store.put_if_match(found.path, body, etag=found.etag, metadata=metadata)
 
     def _compare(self, found: FencedObject, token: int) -> None:
+        _check_token(token)
         if token < found.token:
             raise StaleToken(
                 f"{found.path!r} was written with token {found.token}, which is larger than {token};"
@@ -245,8 +246,7 @@ class FencedStore:
             )
 
     def _prepared(self, data: bytes, token: int) -> tuple[bytes, Mapping[str, str]]:
-        if type(token) is not int or not 0 <= token <= MAX_COUNT:
-            raise ConfigurationError(f"token is {token!r}; it must be an int of 0 or more: lock.token")
+        _check_token(token)
         if self._in_content:
             return b"commitlog-fence %d %d %s\n%s" % (FORMAT, token, self._new_id().encode(), data), {}
         return data, {_METADATA: str(token)}
@@ -272,3 +272,8 @@ class FencedStore:
                 f"the token of {path!r} is {text!r}. It was left as it is; write it again"
             )
         return int(text)
+
+
+def _check_token(token: int) -> None:
+    if type(token) is not int or not 0 <= token <= MAX_COUNT:
+        raise ConfigurationError(f"token is {token!r}; it must be an int of 0 or more: lock.token")

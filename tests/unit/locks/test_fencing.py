@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -133,3 +134,8 @@ def test_wrong_arguments_are_refused(fenced: FencedStore, store: ConditionalStor
     with pytest.raises(ConfigurationError, match="keep"):
         FencedStore(store, keep="nowhere")  # type: ignore[arg-type]
     assert not list(store.list())
+    fenced.put("a", b"", token=1)
+    for wrong in (None, "2"):
+        for write in (fenced.put, partial(fenced.put_if_match, etag=fenced.get("a").etag)):
+            with pytest.raises(ConfigurationError, match=r"lock\.token"):
+                write("a", b"", token=wrong)
