@@ -269,11 +269,14 @@ class Tail:
             until: number of the last record to take; None: the last one.
 
         Raises:
+            ConfigurationError: `max_files` is below 1.
             StateMismatch: `start` is of another output, or of records that no longer exist.
             RowsReplaced: the next commit removes rows, and ``on_rewrite`` is ``fail``.
             CorruptRecord: records were lost, or cannot be read. `FormatTooNew` likewise.
             PublishIncomplete: files cannot be made visible.
         """
+        if max_files is not None and max_files < 1:
+            raise ConfigurationError(f"max_files is {max_files}; it must be at least 1")
         self._forget(start)
         if not self._checked:
             self._check(start)

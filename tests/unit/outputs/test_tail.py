@@ -136,6 +136,16 @@ def test_latest_yields_only_new_files() -> None:
     assert Followed.of(tail, start).paths == new
 
 
+@pytest.mark.parametrize("max_files", [0, -1])
+def test_a_batch_of_no_file_is_refused(max_files: int) -> None:
+    """The tail would stay where it is, as if there were nothing new."""
+    output = open_output(MemoryStore())
+    append(output, "a")
+    tail = output.tail()
+    with pytest.raises(ConfigurationError, match="max_files"):
+        tail.advance(tail.start("all"), max_files=max_files)
+
+
 def test_an_unknown_reaction_is_refused() -> None:
     """Its positions could be stored, and not be read again."""
     with pytest.raises(ConfigurationError, match="on_rewrite is 'ignore'; it must be one of fail"):
