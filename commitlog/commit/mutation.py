@@ -12,7 +12,13 @@ from typing import Protocol, TypeAlias
 
 from attrs import frozen
 
-from commitlog.errors import AlreadyExists, CommitError, OutcomeUnknown, PreconditionFailed
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    OutcomeUnknown,
+    PreconditionFailed,
+)
 from commitlog.stores.api import (
     Condition,
     Dialect,
@@ -55,9 +61,13 @@ class Reading(enum.Enum):
 def quoted(etag: str) -> str:
     """Return an etag in quotes, as RFC 9110 has it, however it was spelt.
 
+    Raises `ConfigurationError` for a value that is not text.
+
     >>> quoted("abc"), quoted('"abc"'), bare('"abc"')
     ('"abc"', '"abc"', 'abc')
     """
+    if not isinstance(etag, str):
+        raise ConfigurationError(f"an etag is a str, not {etag!r}; nothing was sent")
     return etag if etag.startswith("W/") else f'"{bare(etag)}"'
 
 

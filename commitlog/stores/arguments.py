@@ -25,6 +25,8 @@ def check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     commitlog.errors.ConfigurationError: metadata key 'Made-By': use ASCII letters in lower case, ...
     """
     for name, value in metadata.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ConfigurationError(f"metadata has {name!r}: {value!r}; keys and values are text")
         if not name or not name.isascii() or name != name.lower() or not _is_token(name):
             raise ConfigurationError(
                 f"metadata key {name!r}: use ASCII letters in lower case, digits, '-', '_' and '.'"

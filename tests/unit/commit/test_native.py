@@ -11,6 +11,7 @@ from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
     BucketNotFound,
+    ConfigurationError,
     Conflict,
     NotFound,
     OutcomeUnknown,
@@ -38,6 +39,17 @@ def test_a_create_is_one_round_trip(world: World) -> None:
     world.client.put_if_absent("a", b"mine")
     assert world.script.log == ["put"]
     assert world.script.sent("put")[0]["condition"] == IfAbsent()
+
+
+@pytest.mark.parametrize("etag", [None, 7, b"etag"])
+def test_an_etag_is_text(world: World, etag: Any) -> None:
+    """Nothing is sent for another value, such as None for an etag that is not known."""
+    theirs(world)
+    with pytest.raises(ConfigurationError, match="an etag is a str"):
+        world.client.put_if_match("a", b"mine", etag=etag)
+    with pytest.raises(ConfigurationError, match="an etag is a str"):
+        world.client.delete_if_match("a", etag=etag)
+    assert not world.script.sent("put") and not world.script.sent("delete")
 
 
 def test_an_etag_is_sent_in_quotes(world: World) -> None:

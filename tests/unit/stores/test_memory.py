@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,15 @@ from commitlog.testing import ManualClock, check_object_store
 def test_keeps_the_contract(url: str) -> None:
     """The memory store keeps the whole contract, with or without a prefix."""
     check_object_store(MemoryStore(url), keys=20)
+
+
+@pytest.mark.parametrize("metadata", [{"a": 1}, {"a": None}, {1: "a"}, {"a": b"b"}])
+def test_metadata_is_text(metadata: Any) -> None:
+    """Other values are refused by the check that all stores share."""
+    store = MemoryStore()
+    with pytest.raises(ConfigurationError, match="keys and values are text"):
+        store.put("a", b"", metadata=metadata)
+    assert not list(store.list())
 
 
 def test_stores_of_one_name_share_their_objects() -> None:
