@@ -63,7 +63,7 @@ TOKEN_VARIABLE = "COMMITLOG_LOCK_TOKEN"
     type=click.IntRange(0, 255),
     default=int(Exit.UNKNOWN),
     show_default=True,
-    help="Exit status if the lock was lost, and the command was stopped.",
+    help="Exit status if the lock was lost, and the command was stopped or not run.",
 )
 @click.option("--show", is_flag=True, help="Show the holder of the lock, and run nothing.")
 @click.option(
@@ -108,8 +108,8 @@ def lock(
       1    the store or table failed; COMMAND was not run
       2    wrong usage; COMMAND was not run
       3    another holder has the lock (--conflict-status); COMMAND was not run
-      4    the lock was lost and COMMAND was stopped (--lost-status), or no answer tells whether the
-           lock was acquired; then COMMAND was not run
+      4    the lock was lost, and COMMAND was stopped or not run (--lost-status); or no answer tells
+           whether the lock was acquired, and COMMAND was not run
       126  COMMAND cannot be run
       127  COMMAND was not found
 
@@ -179,6 +179,8 @@ def _run(opened: Lock, child: _Child, command: tuple[str, ...], lost_status: int
     except KeyboardInterrupt:
         child.end()
         raise
+    except LockLost:  # before the command began; the release raises it again
+        pass
     except OSError as error:
         print_error(error, what=command[0])
         status = 127 if isinstance(error, FileNotFoundError) else 126

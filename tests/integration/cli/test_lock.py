@@ -76,6 +76,24 @@ def test_the_command_is_stopped_when_the_lock_is_lost(tmp_path: Path) -> None:
     assert not (tmp_path / "survived").exists()
 
 
+def test_a_lock_that_is_lost_before_the_command_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss is reported once, with its own status, and the command does not run."""
+
+    def lose(self: Lock) -> int:
+        self._tenure._lose("the process was suspended")
+        return self._tenure.token
+
+    monkeypatch.setattr(Lock, "token", property(lose))
+    done = CliRunner().invoke(
+        main, ["lock", "--lost-status", "77", f"{tmp_path}/nightly", "--", "touch", f"{tmp_path}/ran"]
+    )
+    assert done.exit_code == 77
+    assert done.stderr.count("commitlog: ") == 1 and "was lost" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 def test_an_interrupt_reaches_the_command(tmp_path: Path) -> None:
     """The lock is released when the command has ended."""
     script = 'trap "echo stopped; exit 0" TERM; echo ready; while :; do sleep 0.1; done'
