@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, get_args
 
 from commitlog.errors import ConfigurationError
@@ -123,33 +123,39 @@ def connect(
             "commit='dynamo:…' reaches the table as the store is reached, and a client for S3 cannot"
             " reach DynamoDB: give table_client or session, too"
         )
-    opened = None
-    if leases is not None:
-        opened = open_table(
-            leases,
-            LEASE_SCHEMA,
-            clock=clock,
-            session=session if table_client is None else None,
-            client=table_client,
-        )
     of_store = session if client is None else None
-    if opened is not None and not remote:
-        opened.create()
-    return ConditionalStore(
-        open_store(place, clock=clock, session=of_store, client=client),
-        table=opened,
-        mode=mode,
-        settings=settings,
-        probe_report=probe_report,
-        clock=clock,
-        backoff=backoff,
-        open_executor=_open_executor,
-        lock=_ForkSafeLock(),
-        finish=_DeferredWait() if remote else _wait,
-        root=lambda: closing(
-            open_store(evolve(place, prefix=""), clock=clock, session=of_store, client=client)
-        ),
-    )
+    with ExitStack() as until_error:
+        opened = None
+        if leases is not None:
+            opened = open_table(
+                leases,
+                LEASE_SCHEMA,
+                clock=clock,
+                session=session if table_client is None else None,
+                client=table_client,
+            )
+            until_error.callback(opened.close)
+        if opened is not None and not remote:
+            opened.create()
+        store = open_store(place, clock=clock, session=of_store, client=client)
+        until_error.callback(store.close)
+        made = ConditionalStore(
+            store,
+            table=opened,
+            mode=mode,
+            settings=settings,
+            probe_report=probe_report,
+            clock=clock,
+            backoff=backoff,
+            open_executor=_open_executor,
+            lock=_ForkSafeLock(),
+            finish=_DeferredWait() if remote else _wait,
+            root=lambda: closing(
+                open_store(evolve(place, prefix=""), clock=clock, session=of_store, client=client)
+            ),
+        )
+        until_error.pop_all()
+    return made
 
 
 def _leases(

@@ -14,12 +14,13 @@ import pytest
 
 import commitlog
 from commitlog import connect as function
-from commitlog.commit.probe_report import Kind
+from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
 from commitlog.connect import _DeferredWait, connect
 from commitlog.errors import AlreadyExists, ConfigurationError, NotSupported, TableNotFound
 from commitlog.tables.api import Key
 from commitlog.tables.open import open_table
+from commitlog.tables.sqlite import SqliteTable
 
 
 def test_the_package_offers_the_function() -> None:
@@ -87,6 +88,17 @@ def test_contradictory_arguments_are_refused(wrong: dict[str, Any]) -> None:
     """They are refused before a request is sent."""
     with pytest.raises(ConfigurationError):
         connect("memory://", **wrong)
+
+
+def test_a_refused_connection_closes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the file stays open."""
+    closed: list[str] = []
+    monkeypatch.setattr(SqliteTable, "close", lambda self: closed.append(self.url))
+    other = ProbeReport(url="s3://other", rows=())
+    table = f"sqlite://{tmp_path}/leases.db"
+    with pytest.raises(ConfigurationError, match="probe report"):
+        connect("s3://bucket", region="eu-west-1", table=table, probe_report=other)
+    assert closed == [table]
 
 
 def test_a_probe_report_is_used(tmp_path: Path) -> None:
