@@ -153,7 +153,8 @@ class Catalog(MetastoreCatalog):
         Raises:
             NoSuchNamespaceError, TableAlreadyExistsError: nothing was created.
             ValueError: there is neither a location nor a warehouse.
-            CommitStateUnknownException: the table may exist. Load it to find out.
+            CommitStateUnknownException: the table may exist, or was created and could not be loaded.
+                Load it to find out.
         """
         levels = _namespace_and_name(identifier, NoSuchNamespaceError)
         with _translated():
@@ -164,7 +165,7 @@ class Catalog(MetastoreCatalog):
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
         with _removed_if_unused(staged), _translated():
             self._add(levels, staged.metadata_location)
-        return self.load_table(levels)
+        return self._load_changed(levels, "created")
 
     def register_table(
         self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False
@@ -241,13 +242,14 @@ class Catalog(MetastoreCatalog):
 
         Raises:
             NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: nothing was renamed.
-            CommitStateUnknownException: the table has one of the two names.
+            CommitStateUnknownException: the table has one of the two names, or was renamed and could not
+                be loaded.
         """
         source = _namespace_and_name(from_identifier, NoSuchTableError)
         target = _namespace_and_name(to_identifier, NoSuchNamespaceError)
         with _translated():
             self._records.change(lambda names: names.rename_table(source, target))
-        return self.load_table(target)
+        return self._load_changed(target, "renamed")
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -469,6 +471,18 @@ class Catalog(MetastoreCatalog):
             io=self._load_file_io(metadata.properties, metadata_location),
             catalog=self,
         )
+
+    def _load_changed(self, levels: Levels, change: str) -> Table:
+        """Return a table that was just created or renamed.
+
+        An error of loading it must not look as if nothing had happened.
+        """
+        try:
+            return self.load_table(levels)
+        except Exception as error:
+            raise CommitStateUnknownException(
+                f"Table {show(levels)} was {change}, and could not be loaded ({error}). Load it again"
+            ) from error
 
     def _add(self, levels: Levels, metadata_location: str) -> None:
         entry = self._records.new_entry(metadata_location)

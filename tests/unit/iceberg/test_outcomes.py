@@ -119,6 +119,29 @@ def test_an_outcome_that_cannot_be_read_is_unknown(
         table.append(ROWS)
 
 
+@pytest.mark.parametrize("change", ["created", "renamed"])
+def test_a_changed_table_that_cannot_be_loaded_is_no_failure(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Its name is there, so the error does not say that nothing happened."""
+    store: Any = world.catalog._store
+    put = store.put_if_match
+
+    def then_fail(*arguments: Any, **options: Any) -> Any:
+        result = put(*arguments, **options)
+        monkeypatch.setattr(store, "get", _unavailable)
+        return result
+
+    calls: dict[str, Callable[[], object]] = {
+        "created": lambda: world.catalog.create_table("a.new", SCHEMA),
+        "renamed": lambda: world.catalog.rename_table("a.t", "a.new"),
+    }
+    monkeypatch.setattr(store, "put_if_match", then_fail)
+    with pytest.raises(CommitStateUnknownException, match=f"Table a.new was {change}, .*down"):
+        calls[change]()
+    assert world.other.table_exists("a.new")
+
+
 def _unavailable(*_: object, **__: object) -> None:
     raise Unavailable("down")
 
