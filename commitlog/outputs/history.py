@@ -194,7 +194,7 @@ def _replaced(record: CommitRecord, known: Mapping[str, int]) -> _Total | None:
         return None
     named = record.replaced_manifests
     return _Total(
-        len(record.replaced) + sum(each.files for each in named),
+        record.replaced_count,
         sum(known[path] for path in record.replaced) + sum(each.bytes for each in named),
     )
 

@@ -221,6 +221,11 @@ class CommitRecord:
         return len(self.files) + sum(manifest.files for manifest in self.manifests)
 
     @property
+    def replaced_count(self) -> int:
+        """Number of all files that it names as replaced."""
+        return len(self.replaced) + sum(manifest.files for manifest in self.replaced_manifests)
+
+    @property
     def rows(self) -> int | None:
         """Number of rows in all files, or None if one of them is not known."""
         return total_rows((*self.files, *self.manifests))
@@ -234,7 +239,7 @@ class CommitRecord:
     def names(self, paths: tuple[str, ...]) -> bool:
         """Return whether it replaces these files by name; with manifests, whether it is as many."""
         if self.replaced_manifests:
-            return sum(manifest.files for manifest in self.replaced_manifests) == len(paths)
+            return self.replaced_count == len(paths)
         return self.replaced == paths
 
     def staged(self) -> tuple[StagedFile, ...]:

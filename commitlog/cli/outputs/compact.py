@@ -88,7 +88,8 @@ def compact(
                 return files
 
         record = compact_output(output, stage, target_bytes=target_size, min_files=min_files)
-        replaced = 0 if record is None else sum(1 for _ in output.replaced(record))
+    # Without a request: its error would look as if nothing was committed.
+    replaced = 0 if record is None else record.replaced_count
     if json:
         version, files = (None, 0) if record is None else (record.version, record.file_count)
         print_json({"version": version, "files": files, "replaced": replaced})

@@ -335,6 +335,7 @@ def test_a_long_list_of_names_is_stored_outside_the_record() -> None:
     record = rewrite(output)
     assert record.replaced == ()
     assert [(each.files, each.rows) for each in record.replaced_manifests] == [(3, 3), (3, 3), (1, 1)]
+    assert record.replaced_count == 7
     assert tuple(output.replaced(record)) == names
     assert read(open_output(store)) == listed(store) == [f"{number}" for number in range(7)]
     output.gc(older_than=0)
