@@ -262,8 +262,10 @@ class ConditionalStore:
 
         Raises:
             AlreadyExists: the object exists; nothing was written.
-            OutcomeUnknown: natively, if a response was lost and another writer's object is there, or if
-                the write was refused and the present object could not be read.
+            OutcomeUnknown: a response was lost, and the present object does not show the outcome:
+                another writer's object is there, or, under a lease, the lease ended before the outcome
+                was seen. Natively, also if the write was refused and the present object could not be
+                read.
         """
         return self._put(path, data, IfAbsent(), metadata, content_type)
 
@@ -283,8 +285,7 @@ class ConditionalStore:
 
         Raises:
             PreconditionFailed: it has another etag, or does not exist; nothing was written.
-            OutcomeUnknown: a response was lost and another writer's object is there; or, natively, the
-                write was refused and the present object could not be read.
+            OutcomeUnknown: as in `put_if_absent`.
         """
         return self._put(path, data, IfMatch(quoted(etag)), metadata, content_type)
 
@@ -295,7 +296,8 @@ class ConditionalStore:
             NotFound: there is no source; nothing was written.
             AlreadyExists: there is a target; nothing was written.
             OutcomeUnknown: an answer was lost, and there is a target that may be another's: natively
-                any, under a lease one that has neither the nonce nor the etag of the source.
+                any, under a lease one that has neither the nonce nor the etag of the source, or that was
+                seen after the lease ended.
         """
         committer = self._strategy.choose(Operation.COPY, IfAbsent())
 
@@ -316,7 +318,8 @@ class ConditionalStore:
 
         Raises:
             PreconditionFailed: it has another etag, or there is none; nothing was removed.
-            OutcomeUnknown: natively, if an answer was lost and the object is gone or replaced.
+            OutcomeUnknown: an answer was lost, and the object is gone or replaced; under a lease, only
+                if it was replaced, or if the lease ended before the outcome was seen.
         """
         condition = IfMatch(quoted(etag))
         committer = self._strategy.choose(Operation.DELETE, condition)

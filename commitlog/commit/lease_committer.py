@@ -387,7 +387,7 @@ class LeaseCommitter:
     def _check_mine(
         self, lease: Lease, mutation: Mutation, seen: float, cause: CommitError | None = None
     ) -> None:
-        """Raise `OutcomeUnknown` if another may have written before what I sent was applied (rule 8).
+        """Raise `OutcomeUnknown` if another may have written before what I sent was applied (rule 5).
 
         `seen` is the moment on the own clock by which it had been applied.
 
