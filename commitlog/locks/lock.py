@@ -19,7 +19,7 @@ __all__ = ["Lock"]
 
 
 class Lock:
-    """A lock with fencing tokens, kept in a store or in a table. It reads as `threading.Lock`.
+    """A lock with fencing tokens, kept in a store or a table, with the methods of `threading.Lock`.
 
     A lock by itself is advisory: no lock with a timeout can stop a process that was suspended just
     before its write. Pass the `token` with each write, to a resource that refuses smaller ones, such as

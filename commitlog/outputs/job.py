@@ -84,7 +84,7 @@ def _check_attempt(_job: object, _attribute: Attribute[str], value: str) -> None
 
 @frozen
 class Batch:
-    """A micro-batch of a stream: what makes a job recognisable that a stream runs again.
+    """A micro-batch of a stream. It identifies a job that the stream may run again.
 
     Attributes:
         stream: id of the stream, which outlives restarts; not empty.

@@ -232,7 +232,7 @@ class Publisher:
     def replace(self, record: CommitRecord) -> None:
         """Remove what `record` replaced from listings; all of its files were seen published.
 
-        That are files of earlier versions, each of which is completed first, and foreign ones. Raises
+        These are files of earlier versions, each of which is completed first, and foreign files. Raises
         `PublishIncomplete`.
         """
         of_versions = record.replaces and record.visibility == "listed"

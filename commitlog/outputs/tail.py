@@ -376,7 +376,7 @@ class Tail:
         )
 
     def _removes(self, commit: CommitRecord) -> bool:
-        """Return whether `commit` removes rows. Many overwrites of partitions do not: these are new."""
+        """Return whether `commit` removes rows. An overwrite of new partitions removes none."""
         if not commit.replaces:
             return False
         if commit.version not in self._removing:
