@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from commitlog.cli.output import note, printable, wants_json
+from commitlog.cli.urls import without_credentials
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
@@ -147,10 +148,12 @@ def print_error(
 
     Args:
         error: the error, or its message.
-        what: the failed operation, by a name that the user knows.
+        what: the failed operation, by a name that the user knows. Credentials in a URL are left out.
         status: the exit status, if it differs from that of `error`.
         json: whether to print JSON; by default, if the command has --json.
     """
+    if what is not None and "://" in what and not what.startswith("commitlog://"):
+        what = without_credentials(what)
     is_error = isinstance(error, BaseException)
     message = message_of(error) if isinstance(error, BaseException) else printable(error)
     if wants_json() if json is None else json:

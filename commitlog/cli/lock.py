@@ -17,6 +17,7 @@ from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.exit_status import Exit, print_error
 from commitlog.cli.output import json_option, note, print_json, printable
 from commitlog.cli.parameters import DURATION
+from commitlog.cli.urls import without_credentials
 from commitlog.errors import ConfigurationError, LockLost
 from commitlog.locks import LOCK_SCHEMA, Holder, Lock, LockSettings
 
@@ -150,11 +151,15 @@ def lock(
 def _open(connection: Connection, url: str, name: str | None, **options: Any) -> Lock:
     if not url.startswith(("dynamodb:", "sqlite:")):
         if name is not None:
-            raise ConfigurationError(f"--name is for tables, and {url} names an object")
+            raise ConfigurationError(
+                f"--name is for tables, and {without_credentials(url)} names an object"
+            )
         location = connection.locate(url)
         return Lock(connection.open(location.store), location.path, **options)
     if name is None:
-        raise ConfigurationError(f"{url} is a table: give the name of the lock with --name")
+        raise ConfigurationError(
+            f"{without_credentials(url)} is a table: give the name of the lock with --name"
+        )
     table = connection.open_table(url, LOCK_SCHEMA)
     if not url.startswith("dynamodb:"):
         table.create()

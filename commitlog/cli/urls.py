@@ -109,7 +109,7 @@ def _local_path(url: str) -> str | None:
     scheme = _WITHOUT_SLASHES.match(url)
     if scheme is not None:
         raise ConfigurationError(
-            f"{url!r}: write {scheme[1]}://, with two slashes, or ./{scheme[0]}… for a local file"
+            f"write {scheme[1]}://, with two slashes, or ./{scheme[0]}… for a local file"
         )
     return None if "://" in url else url
 

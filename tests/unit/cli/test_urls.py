@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import commitlog
+from commitlog.cli import main
 from commitlog.cli.urls import split, split_directory
 from commitlog.errors import ConfigurationError, InvalidPath
 
@@ -75,6 +77,25 @@ def make_store(directory: Path) -> None:
     """Make `directory` the root of a local store, as the first write does."""
     with commitlog.connect(directory.as_posix()) as store:
         store.put("first", b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lock", "s3://bucket/a?secret_access_key=geheim", "--name", "a", "--", "true"],
+        ["lock", "s3://me:geheim@bucket/a", "--name", "a", "--", "true"],
+        ["lock", "dynamodb://table?secret_access_key=geheim", "--", "true"],
+        ["get", "s3:bucket/a?secret_access_key=geheim", "a"],
+        ["fs", "ls", "s3://bucket?secret_access_key=geheim"],
+        ["fs", "ls", "--json", "s3://bucket?secret_access_key=geheim"],
+    ],
+    ids=" ".join,
+)
+def test_no_secret_is_in_the_message_of_a_wrong_url(words: list[str]) -> None:
+    """Logs keep messages, and others read them."""
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert done.stderr and "geheim" not in done.output
 
 
 def test_the_nearest_store_is_the_root(tmp_path: Path) -> None:
