@@ -25,6 +25,9 @@ new_lock = threading.Lock
 T = TypeVar("T")
 R = TypeVar("R")
 
+#: Most seconds that a batch waits for the callers of the one before.
+_LONGEST_WAIT = 0.1
+
 #: Most keys whose last batch is remembered although no caller is there.
 _REMEMBERED = 1_000
 
@@ -87,9 +90,9 @@ class Batcher(Generic[T, R]):
             that waits concerns its own item only, which may be in the batch of another thread.
         most: maximum number of items of a batch.
         gather: how long a batch may wait for the callers of the one before, as a part of the time that
-            that one took, counted from its end. Callers that come back at once are then all in one
-            batch; otherwise one batch would have a part of them, and the next one the others. 0: a
-            batch begins at once.
+            that one took, counted from its end; 0.1 seconds at most. Callers that come back at once are
+            then all in one batch; otherwise one batch would have a part of them, and the next one the
+            others. 0: a batch begins at once.
         clock: measures the batches.
 
     A batch has only items that were passed before it began.
@@ -155,7 +158,8 @@ class Batcher(Generic[T, R]):
         try:
             with self._lock:
                 try:
-                    self._wait_for_callers(queue, queue.ended + self._gather * queue.seconds - began)
+                    part = min(self._gather * queue.seconds, _LONGEST_WAIT)
+                    self._wait_for_callers(queue, queue.ended + part - began)
                     size = self._most
                 except BaseException:
                     size = 1  # the caller's own; it is always the first

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from commitlog._util import batching
 from commitlog._util.batching import Batcher, Collector
 
 
@@ -72,8 +73,9 @@ def test_no_caller_waits_for_ever_after_an_exception(
     assert work.batcher.call(5) == 50
 
 
-def test_a_batch_waits_for_the_callers_of_the_one_before() -> None:
+def test_a_batch_waits_for_the_callers_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """They come back at once, so all are in one batch, as often as they come back."""
+    monkeypatch.setattr(batching, "_LONGEST_WAIT", 30)
     batches: list[list[int]] = []
     begun, go_on = threading.Event(), threading.Event()
 
