@@ -295,7 +295,7 @@ def grace_option(command: Callable[..., R]) -> Callable[..., R]:
         type=DURATION,
         default="1h",
         show_default=True,
-        help="How long to keep the content of removed files for current readers.",
+        help="How long the content of files that this command removes is kept for their readers.",
     )(command)
 
 

@@ -657,7 +657,7 @@ class Namespace:
             AlreadyExists: the target exists, and `overwrite` is False.
             IsADirectory, NotADirectory, DirectoryNotEmpty: the source cannot replace the target.
             InvalidPath: `source` is the root, or `target` is below it.
-            TransactionTooLarge: the two paths have more than about 90 directories that they do not
+            TransactionTooLarge: the two paths have more than about 95 directories that they do not
             share.
             PreconditionFailed: the directory above `target` is not the required one, or not that
                 version.
