@@ -489,7 +489,7 @@ class Maintenance:
         """Check that this library knows the namespace's format, if the metadata record exists.
 
         Args:
-            repairing: whether the record is about to be repaired, or is only read: then it may be damaged.
+            repairing: whether the record is about to be repaired, or only read: it may be damaged then.
             writing: whether the namespace is going to be changed.
         """
         item = self._context.table.get(self._context.keys.metadata)
