@@ -76,6 +76,10 @@ class TabularJob:
     columns: pa.Schema
 
 
+def _without_credentials(url: str) -> str:
+    return repr(str(parse_store_url(url)))
+
+
 @frozen(kw_only=True)
 class OutputWriter:
     """Writes rows to the output at a URL, as one job. May be pickled, and is thread-safe.
@@ -95,7 +99,7 @@ class OutputWriter:
         seed: distinguishes the attempts of this writer, and of its copies, from all others.
     """
 
-    url: str
+    url: str = field(repr=_without_credentials)  # engines log the arguments of failed tasks
     connection: Mapping[str, Any] = field(factory=dict, repr=False, hash=False)
     job_id: str | None = None
     mode: Mode = "append"

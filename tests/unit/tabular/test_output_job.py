@@ -147,6 +147,14 @@ def test_a_repeated_commit_returns_the_same_record(
     assert found(tmp_path) == [1]
 
 
+def test_credentials_are_not_in_the_repr() -> None:
+    """Dask and Ray log the arguments of tasks that fail."""
+    url = "s3://bucket/out?access_key_id=AKIA&secret_access_key=geheim"
+    writer = OutputWriter.create(url, connection={"session_token": "geheim"})
+    assert "s3://bucket/out" in repr(writer) and "geheim" not in repr(writer)
+    assert writer.url == url
+
+
 def test_the_commit_of_a_job_that_shares_a_record(
     writer_of: Callable[..., OutputWriter], tmp_path: Path
 ) -> None:
