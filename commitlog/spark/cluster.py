@@ -51,18 +51,18 @@ class NamespacePlace:
 
     Attributes:
         name: its name.
-        metadata: URL of its table.
-        store: URL of its store; None if only the table has it.
-        options: further options of `open_namespace`.
+        metadata: URL of its table. It may contain credentials, so it is never shown.
+        store: URL of its store; None if only the table has it; never shown.
+        options: further options of `open_namespace`; never shown.
         write_units: the rate of all writes to the table; see `open_namespace`. None: no limit.
         tasks: number of tasks that run at a time. Each of them gets its share of the rate; while they
             run, the driver does not write.
     """
 
     name: str
-    metadata: str | Url
-    store: str | Url | None
-    options: Mapping[str, Any]
+    metadata: str | Url = field(repr=False)
+    store: str | Url | None = field(repr=False)
+    options: Mapping[str, Any] = field(repr=False)
     write_units: float | None = None
     tasks: int = 1
 

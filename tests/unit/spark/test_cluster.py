@@ -11,6 +11,18 @@ from commitlog.spark.cluster import NamespacePlace
 PLACE = NamespacePlace(name="lake", metadata="sqlite:///names", store="file:///store", options={})
 
 
+def test_credentials_of_a_place_are_not_in_its_repr() -> None:
+    """Spark prints what a task captures."""
+    secret = "?access_key_id=AKIA&secret_access_key=geheim"
+    place = NamespacePlace.of(
+        "lake",
+        metadata=f"dynamodb://names{secret}",
+        store=f"s3://bucket{secret}",
+        options={"leases": f"dynamodb://leases{secret}"},
+    )
+    assert "lake" in repr(place) and "geheim" not in repr(place)
+
+
 def test_tasks_share_the_rate_of_writes() -> None:
     """The driver has all of it while no task runs."""
     place = evolve(PLACE, write_units=100.0, tasks=4)
