@@ -10,15 +10,14 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
-from functools import cache
 from pathlib import Path
 
 import psutil
 
-from commitlog.spark_jar import _build, _sources
+from commitlog.spark import committer_jar
+from commitlog.spark_jar import _COMPILER, _build, _sources
 from support.drivers import BIN
 from support.project import IMPORT_PATH
 
@@ -113,12 +112,21 @@ public final class Program {
 """
 
 
-@cache
-def _jar(body: str, edit: Callable[[bytes], bytes] | None) -> bytes:
-    sources = {name: edit(source) if edit else source for name, source in _sources().items()}
-    sources["Program.java"] = _SOURCE.replace("BODY", body).encode()
-    with tempfile.TemporaryDirectory() as directory:
-        return _build(sources, Path(directory), BIN.parent).read_bytes()
+def _compile(directory: Path, body: str, edit: Callable[[bytes], bytes] | None) -> list[str]:
+    """Compile the program in a directory; return the class path for its classes and the committer's.
+
+    The committer is compiled with it only if its sources are changed.
+    """
+    program = _SOURCE.replace("BODY", body).encode()
+    if edit is not None:
+        sources = {name: edit(source) for name, source in _sources().items()}
+        return [str(_build({**sources, "Program.java": program}, directory, BIN.parent))]
+    jar, source = str(committer_jar()), directory / "Program.java"
+    source.write_bytes(program)
+    spark = sorted(map(str, (BIN.parent / "jars").glob("*.jar")))
+    command = ["java", "-cp", f"{BIN.parent}/jars/*", _COMPILER, "-d", str(directory), "-classpath"]
+    subprocess.run([*command, os.pathsep.join([jar, *spark]), str(source)], check=True)
+    return [str(directory), jar]
 
 
 class AgentDriver:
@@ -141,9 +149,9 @@ class AgentDriver:
         edit: Callable[[bytes], bytes] | None = None,
         variables: Iterable[tuple[str, str | None]] = (),
     ) -> None:
-        directory.mkdir(exist_ok=True)
-        (directory / "program.jar").write_bytes(_jar(body, edit))
-        path = os.pathsep.join([str(directory / "program.jar"), f"{BIN.parent}/jars/*"])
+        (directory / "program").mkdir(parents=True)
+        classes = _compile(directory / "program", body, edit)
+        path = os.pathsep.join([*classes, f"{BIN.parent}/jars/*"])
         environ = {**os.environ, "SPARK_HOME": str(BIN.parent), **dict(variables)}
         self._log = (directory / "stderr").open("w+")
         self.process = subprocess.Popen(

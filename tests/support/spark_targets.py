@@ -23,7 +23,7 @@ from commitlog.spark.targets.output import ReadOptions
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_table_url
 from support.s3a import s3a_settings_of_bucket
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 from support.spark_jobs import PARTS, PROTOCOL, Job
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ WAYS = [
     "configured",
     with_all("s3a", marks=[pytest.mark.servers]),
 ]
+
+#: The same for tests of the commit, which S3A leaves to the same code as the data source on S3.
+WAYS_TO_COMMIT = [*WAYS[:3], in_campaigns("s3a", marks=[pytest.mark.servers])]
 
 #: The ways of the data source.
 SOURCES = WAYS[:2]

@@ -15,17 +15,18 @@ from commitlog import connect
 from commitlog.outputs import Output
 from commitlog.spark.committer.agent import PROTOCOL
 from support.agent_driver import AgentDriver, agent_program
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 from support.spark_gates import Gate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
         ('{"id": 2, "answer": {"secretAccessKey": "hunter2"', "that is not JSON"),
-        with_all('{"answer": {"secretAccessKey": "hunter2"}}', "without an id"),
+        in_campaigns('{"answer": {"secretAccessKey": "hunter2"}}', "without an id"),
     ],
 )
 def test_a_line_that_is_no_answer_is_not_shown(tmp_path: Path, line: str, kind: str) -> None:
@@ -129,7 +130,7 @@ def test_a_failed_start_fails_all_that_wait_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("call", ["commit", "abort"])
+@pytest.mark.parametrize("call", ["commit", in_campaigns("abort")])
 def test_no_agent_can_be_started_for_the_end_of_a_job(tmp_path: Path, call: str) -> None:
     """The request was not sent, and the error tells what that means for the job."""
     body = """
@@ -195,7 +196,7 @@ def records(path: Path) -> list[str]:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("stopped", [False, with_all(True)])
+@pytest.mark.parametrize("stopped", [in_campaigns(False), True])
 def test_a_job_is_aborted_if_its_begin_is_interrupted(tmp_path: Path, stopped: bool) -> None:
     """Its heartbeats end: Spark does not know of the job. An agent that is stopped ends afterwards."""
     body = """
@@ -230,7 +231,8 @@ def test_a_job_is_aborted_if_its_begin_is_interrupted(tmp_path: Path, stopped: b
             assert "aborted" not in driver.stderr()
 
 
-@pytest.mark.parametrize("interrupted", ["before the abort", with_all("during the commit")])
+@pytest.mark.all
+@pytest.mark.parametrize("interrupted", [in_campaigns("before the abort"), "during the commit"])
 def test_an_interrupted_thread_aborts_its_job(tmp_path: Path, interrupted: str) -> None:
     """It waits for the answer, the agent does not end before, and the thread stays interrupted.
 
@@ -332,10 +334,10 @@ VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
     [
         with_all("/a/python", "/b/python", "/a/python"),
         ("/opt/bin/jupyter-lab", "", "python3"),
-        with_all("/opt/jupyter/bin/python", None, "/opt/jupyter/bin/python"),
+        in_campaigns("/opt/jupyter/bin/python", None, "/opt/jupyter/bin/python"),
         with_all("jupyter", "/b/python", "/b/python"),
-        with_all("/opt/bin/ipython3", None, "python3"),
-        with_all("", "/b/python", "/b/python"),
+        in_campaigns("/opt/bin/ipython3", None, "python3"),
+        in_campaigns("", "/b/python", "/b/python"),
         with_all(None, None, "python3"),
     ],
 )

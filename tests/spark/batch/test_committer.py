@@ -368,6 +368,7 @@ def test_a_column_of_another_type_is_refused(session: SparkSession, tmp_path: Pa
     ]  # fmt: skip
 
 
+@pytest.mark.all
 def test_a_dropped_partition_is_emptied_in_the_log(session: SparkSession) -> None:
     """Log readers fail on its missing files until the partition is overwritten without rows."""
     session.sql("CREATE TABLE dropping (id BIGINT, k INT) USING parquet PARTITIONED BY (k)")

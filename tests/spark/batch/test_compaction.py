@@ -380,6 +380,7 @@ def test_files_of_sparks_own_writer_are_merged(
         assert sorted(map(str, plain.collect())) == before
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_a_stream_runs_during_compaction(spark: SparkSession, tmp_path: Path) -> None:
     """Batches that arrive during a merge are neither lost nor doubled, and a restart continues."""

@@ -30,6 +30,7 @@ from commitlog.spark.session_conf import active
 from commitlog.spark.targets.output import OutputLocation, ReadOptions, open_output
 from commitlog.spark.tasks import TaskCommitted
 from commitlog.stores import ObjectData
+from support.selection import in_campaigns, with_all
 from support.spark_gates import Gate, hold
 from support.spark_status import wait_for_all_but_one, wait_for_events
 
@@ -291,7 +292,7 @@ def test_a_data_frame_stays_at_its_version(spark: SparkSession, tmp_path: Path) 
     assert load(spark, tmp_path / "out").count() == 20
 
 
-@pytest.mark.parametrize("how", ["raise", "exit"])
+@pytest.mark.parametrize("how", [in_campaigns("raise"), with_all("exit")])
 def test_failed_attempts_leave_nothing(spark: SparkSession, tmp_path: Path, how: str) -> None:
     """Attempts that fail, or whose process dies, after staging are retried: no row twice, no residue."""
     spark.dataSource.register(FailingSource)
@@ -300,6 +301,7 @@ def test_failed_attempts_leave_nothing(spark: SparkSession, tmp_path: Path, how:
     check_clean(tmp_path / "out", jobs=1)
 
 
+@pytest.mark.all
 def test_a_job_whose_retries_are_used_up_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """After the last attempt the job is aborted, nothing is visible or staged, and it can run again."""
     spark.dataSource.register(FailingSource)

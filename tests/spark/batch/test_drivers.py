@@ -21,6 +21,7 @@ from commitlog.outputs.records import AbortRecord
 from commitlog.spark import committer_jar
 from commitlog.spark.committer.configure import PLUGIN
 from support.drivers import BIN, Program, compile_class
+from support.selection import in_campaigns
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -67,7 +68,7 @@ WRITTEN = [("append", None), ("append", None), ("overwrite", "daily")]
 
 
 @pytest.mark.all
-@pytest.mark.parametrize(("option", "catalog"), [("-e", "in-memory"), ("-f", "hive")])
+@pytest.mark.parametrize(("option", "catalog"), [("-e", "in-memory"), in_campaigns("-f", "hive")])
 def test_spark_sql(tmp_path: Path, option: str, catalog: str) -> None:
     """Statements of `spark-sql` commit; a job id counts once."""
     path = tmp_path / "out"
@@ -148,7 +149,7 @@ def test_a_configured_session_keeps_the_settings_of_spark_submit(tmp_path: Path)
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("language", ["java", "python"])
+@pytest.mark.parametrize("language", ["java", in_campaigns("python")])
 def test_spark_submit(tmp_path: Path, language: str) -> None:
     """A job that knows nothing of this library commits."""
     path = tmp_path / "out"
@@ -270,7 +271,7 @@ def wait_until_ready(program: Program) -> None:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGKILL, in_campaigns(signal.SIGTERM)])
 def test_the_agent_ends_when_the_jvm_is_killed(tmp_path: Path, sent: signal.Signals) -> None:
     """Whatever kills it."""
     with running_driver(tmp_path, "append(session()); wait()") as program:
@@ -282,7 +283,9 @@ def test_the_agent_ends_when_the_jvm_is_killed(tmp_path: Path, sent: signal.Sign
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("end", ["", "raise RuntimeError('the job fails')", "import os; os._exit(3)"])
+@pytest.mark.parametrize(
+    "end", ["", in_campaigns("raise RuntimeError('the job fails')"), "import os; os._exit(3)"]
+)
 def test_the_agent_ends_with_the_script(tmp_path: Path, end: str) -> None:
     """However the script ends."""
     with running_driver(tmp_path, f"append(session()); {end}") as program:

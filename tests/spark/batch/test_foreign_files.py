@@ -10,7 +10,13 @@ import pytest
 
 import commitlog.spark
 from commitlog.errors import NotSupported
-from support.spark_targets import WAYS, Place, configured, place_of_test  # noqa: F401 - fixtures
+from support.spark_targets import (
+    WAYS,
+    WAYS_TO_COMMIT,
+    Place,
+    configured,  # noqa: F401 - fixture
+    place_of_test,  # noqa: F401 - fixture
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +85,7 @@ def test_an_overwrite_replaces_foreign_files(spark: SparkSession, place: Place, 
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_a_partition_overwrite_replaces_foreign_files(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:
@@ -92,7 +98,7 @@ def test_a_partition_overwrite_replaces_foreign_files(
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_rows_without_partition_columns_replace_everything(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:

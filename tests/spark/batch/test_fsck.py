@@ -57,6 +57,7 @@ def compared(report: FsckReport) -> FsckReport:
     return evolve(report, states=0, listed=0, findings=tuple(findings))
 
 
+@pytest.mark.all
 def test_damages_are_found_alike(place: Place, spark: SparkSession) -> None:
     """The findings are also rows of an output."""
     lose(place.at, "empty/b/1")
@@ -176,7 +177,6 @@ def test_an_interrupted_restore_is_repeated(place: Place, spark: SparkSession, s
     assert place.rows("two") == place.rows("one")
 
 
-@pytest.mark.all
 def test_a_damaged_log_is_written_again(place: Place, spark: SparkSession) -> None:
     """The namespace can be restored afterwards."""
     for info in list(place.at.store.list(f"{LOG}/")):

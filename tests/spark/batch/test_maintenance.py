@@ -109,6 +109,7 @@ def test_two_imports_run_at_once(place: Place, spark: SparkSession) -> None:
     assert place.lake.summary("in").files == 60
 
 
+@pytest.mark.all
 def test_garbage_is_removed(place: Place, spark: SparkSession) -> None:
     """First the trash is emptied. Listed objects without a file are removed, too."""
     for number in range(20):
@@ -136,7 +137,8 @@ def lose_objects(place: Place) -> None:
     place.lake.bindings.bind("bound/", "bound", max_age=None)
 
 
-@pytest.mark.parametrize("few", [0, pytest.param(100, marks=pytest.mark.all)])
+@pytest.mark.all
+@pytest.mark.parametrize("few", [in_campaigns(0), 100])
 def test_lost_files_are_found_and_removed(place: Place, spark: SparkSession, few: int) -> None:
     """Whether each object is looked up, or the store is listed for that."""
     lose_objects(place)
@@ -228,6 +230,7 @@ def test_the_commands_run_on_spark(place: Place) -> None:
     assert len(log.splitlines()) == 2
 
 
+@pytest.mark.all
 def test_the_report_is_an_output(place: Place, spark: SparkSession) -> None:
     """A repeated job appends nothing. Writes keep to a rate, and the progress of steps is shown."""
     place.put(30)

@@ -92,6 +92,7 @@ def test_partitions_are_overwritten_separately(spark: SparkSession, tmp_path: Pa
     ]  # fmt: skip
 
 
+@pytest.mark.all
 def test_replaced_files_of_a_logged_output_stay_until_gc(spark: SparkSession, tmp_path: Path) -> None:
     """With visibility=logged no listing shows a file, and files of old versions stay until `gc`."""
     path = tmp_path / "out"

@@ -25,6 +25,7 @@ from commitlog.spark import CommitlogDataSource, compact, physical_files, read, 
 from commitlog.spark.session_conf import active
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_store_url, parse_table_url
+from support.selection import with_all
 from support.spark_driver import Driver
 from support.spark_gates import Gate, hold
 from support.spark_namespace import ROWS, LakeJob, Stop
@@ -204,7 +205,7 @@ def test_a_job_whose_tasks_fail_leaves_nothing(spark: SparkSession, site: Site) 
     assert site.objects() == set()
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [with_all(False), True])
 def test_a_commit_that_fails_is_visible_whole_or_not_at_all(
     spark: SparkSession, site: Site, after: bool
 ) -> None:
@@ -277,6 +278,7 @@ def test_the_format_of_a_file_comes_from_its_name(spark: SparkSession, site: Sit
     assert site.ids(spark, "out") == [0, 1, 2]
 
 
+@pytest.mark.all
 def test_each_batch_of_a_stream_is_there_once(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     """This includes a batch whose commit Spark's checkpoint has lost."""
     for start in (0, 10):

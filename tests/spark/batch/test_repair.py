@@ -96,7 +96,7 @@ def repair(place: Place, spark: SparkSession, **how: Any) -> tuple[RepairReport,
     )
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_repairs_are_those_of_one_process(place: Place, spark: SparkSession, tmp_path: Path) -> None:
     """Plan and repairs have the same results in the same order, and the same files are there then."""
     with open_place(tmp_path / "two") as other:

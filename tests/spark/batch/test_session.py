@@ -58,7 +58,7 @@ def _submitted(tmp_path: Path, *command: str) -> dict[str, str]:
 def test_settings_of_spark_submit_are_kept(tmp_path: Path) -> None:
     """The master and the settings of spark-submit apply to the session."""
     given = {
-        "spark.master": "local-cluster[1,1,1024]",
+        "spark.master": "local[1,3]",
         "spark.redaction.regex": "mine",
         "spark.sql.execution.arrow.maxBytesPerBatch": "1048576",
     }
@@ -214,6 +214,7 @@ def test_the_error_without_java_names_the_package(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.spark
+@pytest.mark.all
 def test_the_format_registers_itself(spark: SparkSession, tmp_path: Path) -> None:
     """A new session knows the format without a registration."""
     fresh = spark.newSession()

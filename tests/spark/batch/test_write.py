@@ -21,7 +21,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.outputs import Output
-from support.selection import with_all
+from support.selection import in_campaigns
 from support.spark_gates import Gate
 from support.spark_jobs import Job, Trap
 
@@ -85,6 +85,7 @@ def test_a_job_id_is_committed_once(spark: SparkSession, tmp_path: Path) -> None
     assert rows_of(spark, path) == [(0,), (1,), (2,)]
 
 
+@pytest.mark.all
 def test_errors_keep_their_class(spark: SparkSession, tmp_path: Path) -> None:
     """An error of a task or of the commit reaches the caller with its own class."""
     path = str(tmp_path / "out")
@@ -131,7 +132,8 @@ def test_ignore_and_error_write_to_an_empty_output(spark: SparkSession, tmp_path
         assert rows_of(spark, tmp_path / mode) == [(0,), (1,)]
 
 
-@pytest.mark.parametrize("before", [with_all("1048576"), None])
+@pytest.mark.all
+@pytest.mark.parametrize("before", ["1048576", in_campaigns(None)])
 def test_the_setting_is_restored(spark: SparkSession, tmp_path: Path, before: str | None) -> None:
     """During a write only the number of rows limits a batch; afterwards the user's limit is restored."""
     session = spark.newSession()

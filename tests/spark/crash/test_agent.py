@@ -19,7 +19,7 @@ from support.agent import (
     other_interpreter,
     traps_of,
 )
-from support.selection import with_all
+from support.selection import in_campaigns
 from support.spark_gates import PATIENCE, Gate
 from support.spark_jobs import Trap, running
 from support.spark_session import SparkLogs
@@ -40,7 +40,10 @@ STEPS = {
 }
 
 #: The ways with the configured committer.
-CONFIGURED = ["configured", with_all("s3a", marks=[pytest.mark.servers])]
+CONFIGURED = ["configured", in_campaigns("s3a", marks=[pytest.mark.servers])]
+
+#: The steps of each run with ``--all``; campaigns have the others.
+OFTEN = ("before the record", "between two files")
 
 
 def wait_for(condition: Callable[[], object], otherwise: str) -> None:
@@ -58,9 +61,10 @@ def pids(spark: SparkSession) -> set[int]:
 
 
 #: On S3A, the steps on both sides of the commit record.
-ENDED = [("configured", step) for step in STEPS] + [
-    pytest.param("s3a", step, marks=pytest.mark.servers)
-    for step in ("before the record", "between two files")
+ENDED = [
+    *(("configured", step) if step in OFTEN else in_campaigns("configured", step) for step in STEPS),
+    in_campaigns("s3a", "before the record", marks=[pytest.mark.servers]),
+    pytest.param("s3a", "between two files", marks=pytest.mark.servers),
 ]
 
 
@@ -81,7 +85,7 @@ def test_another_agent_ends_the_commit(
 
 
 @pytest.mark.parametrize("place", ["configured"], indirect=True)
-@pytest.mark.parametrize("step", ["before the record", "between two files"])
+@pytest.mark.parametrize("step", [in_campaigns("before the record"), "between two files"])
 def test_another_agent_ends_an_overwriting_commit(spark: SparkSession, place: Place, step: str) -> None:
     """The partition that it overwrites has the new rows only."""
     place = place.with_short_leases()

@@ -13,7 +13,7 @@ import pytest
 from commitlog.outputs import Output
 from commitlog.spark.targets.output import ReadOptions
 from support.s3a import jars_of_session, s3a_settings
-from support.selection import with_all
+from support.selection import in_campaigns
 from support.spark_cluster import Cluster, Gate
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def check(output: Output) -> None:
 
 @pytest.mark.parametrize(
     ("place", "visibility"),
-    [("local", "listed"), with_all("local", "logged"), with_all("s3", "listed")],
+    [("local", "listed"), in_campaigns("local", "logged"), in_campaigns("s3", "listed")],
     indirect=["place"],
 )
 def test_a_zombie_that_writes_after_the_commit_is_never_referenced(
@@ -134,7 +134,7 @@ def test_files_staged_by_a_dead_host_are_dropped(cluster: Cluster, place: Place)
     cluster.start_worker(lost.host)
 
 
-@pytest.mark.parametrize("way", ["directory", pytest.param("S3A", marks=pytest.mark.servers)])
+@pytest.mark.parametrize("way", ["directory", in_campaigns("S3A", marks=[pytest.mark.servers])])
 def test_the_configured_committer_drops_files_of_a_zombie(
     cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path, way: str
 ) -> None:

@@ -348,7 +348,7 @@ WORKERS = [
     in_campaigns("verify", "log"),
     in_campaigns("verify", "table"),
     in_campaigns("verify", "fold"),
-    ("repair", "fold"),
+    in_campaigns("repair", "fold"),
     in_campaigns("restore", "log"),
     in_campaigns("restore", "fold"),
     in_campaigns("restore", "parts"),

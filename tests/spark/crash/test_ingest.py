@@ -92,25 +92,18 @@ STEPS = {
 BY_PYTHON = ("when some slices are read",)
 BY_SPARK = ("before Spark asks for files",)
 
-#: On S3, the steps whose requests differ from those of a directory; by Spark, those at which other
-#: processes work, or the requests differ. Campaigns have the other steps of `STEPS`.
+#: One step for each progress of a batch; on S3 and by Spark, those at which other requests are sent, or
+#: other processes work. Campaigns have the other steps of `STEPS`.
 CASES = {
     "local": (
         "before the state is made",
-        "before the epoch is stored",
         "before Spark's offset log",
         "in a slice",
-        "before the commit record",
         "before it is published",
-        "before Spark's commit log",
     ),
-    "s3": ("before the epoch is stored", "before the commit record", "before it is published"),
-    "local by Spark": (
-        "before the epoch is stored",
-        "before Spark asks for files",
-        "before the commit record",
-    ),
-    "s3 by Spark": ("before Spark asks for files", "in a slice"),
+    "s3": ("before the epoch is stored",),
+    "local by Spark": ("before Spark asks for files", "before the commit record"),
+    "s3 by Spark": (),
 }
 
 
@@ -234,11 +227,11 @@ ZOMBIES = [
     in_campaigns("local", "between two batches"),
     ("s3", "before the epoch is stored"),
     in_campaigns("local", "before Spark's offset log"),
-    ("local", "in a slice"),
-    ("s3", "before the commit record"),
+    in_campaigns("local", "in a slice"),
+    in_campaigns("s3", "before the commit record"),
     in_campaigns("local", "before Spark's commit log"),
     in_campaigns("local by Spark", "before the epoch is stored"),
-    ("s3 by Spark", "before Spark asks for files"),
+    in_campaigns("s3 by Spark", "before Spark asks for files"),
     in_campaigns("local by Spark", "in a slice"),
     ("local by Spark", "before the commit record"),
 ]

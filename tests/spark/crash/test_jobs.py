@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import commitlog.spark
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 from support.spark_gates import Gate
 from support.spark_jobs import Trap, running
-from support.spark_targets import SOURCES, WAYS, Place, configured, place_of_test  # noqa: F401 - fixtures
+from support.spark_targets import (
+    WAYS_TO_COMMIT,
+    Place,
+    configured,  # noqa: F401 - fixture
+    place_of_test,  # noqa: F401 - fixture
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_a_driver_commits_after_its_job_was_aborted(spark: SparkSession, place: Place) -> None:
     """The driver was taken for dead and fails with JobAborted; the rows of the rerun are committed."""
     base = place.begin_base()
@@ -39,11 +44,11 @@ def test_a_driver_commits_after_its_job_was_aborted(spark: SparkSession, place: 
 @pytest.mark.parametrize(
     ("place", "what"),
     [
-        with_all("local", "fail"),
+        in_campaigns("local", "fail"),
         ("local", "die"),
         ("configured", "fail"),
         with_all("s3", "fail", marks=[pytest.mark.servers]),
-        with_all("s3", "die", marks=[pytest.mark.servers]),
+        in_campaigns("s3", "die", marks=[pytest.mark.servers]),
     ],
     indirect=["place"],
 )
@@ -67,7 +72,7 @@ def test_a_commit_raises_after_the_commit_point(spark: SparkSession, place: Plac
     place.audit(spark, base + job.numbers, "base", "daily")
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_the_answer_to_the_commit_is_lost(spark: SparkSession, place: Place) -> None:
     """The driver finds the record in the log, and the job succeeds once."""
     job = place.job(trap=Trap(at="request", what="lose", after=True))
@@ -75,7 +80,7 @@ def test_the_answer_to_the_commit_is_lost(spark: SparkSession, place: Place) -> 
     place.audit(spark, job.numbers, "daily")
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_two_jobs_append_at_once(spark: SparkSession, place: Place) -> None:
     """Both jobs are committed. The job that waited during its commit comes second."""
     base = place.begin_base()
@@ -90,7 +95,7 @@ def test_two_jobs_append_at_once(spark: SparkSession, place: Place) -> None:
     place.audit(spark, base + job.numbers + other.numbers, "base", "other", "daily")
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_the_later_of_two_first_overwrites_replaces_the_earlier(
     spark: SparkSession, place: Place
 ) -> None:
@@ -131,8 +136,18 @@ def test_two_jobs_exclude_each_other(spark: SparkSession, place: Place, mode: st
     place.audit(spark, winner.numbers, name)
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
-@pytest.mark.parametrize("mode", [with_all("append"), "overwrite-partitions"])
+@pytest.mark.parametrize(
+    ("place", "mode"),
+    [
+        *(("local", "overwrite-partitions"), ("configured", "overwrite-partitions")),
+        with_all("s3", "overwrite-partitions", marks=[pytest.mark.servers]),
+        in_campaigns("s3a", "overwrite-partitions", marks=[pytest.mark.servers]),
+        *(with_all("local", "append"), in_campaigns("configured", "append")),
+        in_campaigns("s3", "append", marks=[pytest.mark.servers]),
+        in_campaigns("s3a", "append", marks=[pytest.mark.servers]),
+    ],
+    indirect=["place"],
+)
 def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
     spark: SparkSession, place: Place, mode: str
 ) -> None:
@@ -153,7 +168,9 @@ def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("place", SOURCES, indirect=True)
+@pytest.mark.parametrize(
+    "place", ["local", in_campaigns("s3", marks=[pytest.mark.servers])], indirect=True
+)
 def test_gc_keeps_files_of_a_job_that_is_alive(spark: SparkSession, place: Place) -> None:
     """Staged files of a job with heartbeats stay however old they are; those of a dead job go."""
     output, pause = place.open(), threading.Event()

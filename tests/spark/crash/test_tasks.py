@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 from support.spark_gates import Gate
 from support.spark_jobs import Trap, running
 from support.spark_status import wait_for_tasks
-from support.spark_targets import SOURCES, WAYS, Place, configured, place_of_test  # noqa: F401 - fixtures
+from support.spark_targets import (
+    SOURCES,
+    WAYS_TO_COMMIT,
+    Place,
+    configured,  # noqa: F401 - fixture
+    place_of_test,  # noqa: F401 - fixture
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,8 +25,18 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
-@pytest.mark.parametrize("what", [with_all("fail"), "die"])
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        *(("local", "die"), ("configured", "die")),
+        with_all("s3", "die", marks=[pytest.mark.servers]),
+        with_all("s3a", "die", marks=[pytest.mark.servers]),
+        *(with_all("local", "fail"), in_campaigns("configured", "fail")),
+        in_campaigns("s3", "fail", marks=[pytest.mark.servers]),
+        in_campaigns("s3a", "fail", marks=[pytest.mark.servers]),
+    ],
+    indirect=["place"],
+)
 def test_a_task_attempt_that_raises_or_dies(spark: SparkSession, place: Place, what: str) -> None:
     """Spark runs the task again. Only the attempt that succeeded is committed and leaves a file."""
     job = place.job(trap=Trap(at="rows", what=what, attempts=2))
@@ -55,7 +71,7 @@ def test_a_zombie_attempt_writes_after_the_commit(spark: SparkSession, place: Pl
     place.audit(spark, job.numbers, "daily")
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_an_overwriting_job_uses_up_its_retries(spark: SparkSession, place: Place) -> None:
     """Every reader still sees the old rows, and the job can run again."""
     base = place.begin_base()
@@ -71,7 +87,7 @@ def test_an_overwriting_job_uses_up_its_retries(spark: SparkSession, place: Plac
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 @pytest.mark.parametrize("parts", ["part = 1", "false"])
 def test_tasks_and_jobs_without_rows(spark: SparkSession, place: Place, parts: str) -> None:
     """Tasks without rows leave no file, and a job without rows is still a version."""

@@ -20,7 +20,7 @@ import pytest
 from attrs import evolve, frozen
 
 from demo.inputs import flights
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 from support.spark_ingest import Landing, new_landing
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Flights:
 @pytest.mark.all
 @pytest.mark.parametrize(
     ("kind", "months", "options"),
-    [("csv", 12, {"header": "true", "nullValue": "NA"}), ("json", 3, {})],
+    [in_campaigns("csv", 12, {"header": "true", "nullValue": "NA"}), ("json", 3, {})],
 )
 def test_flights_arrive_while_the_stream_runs(
     spark: SparkSession, landing: Landing, published: Flights, kind: str, months: int, options: Options
@@ -130,7 +130,7 @@ def rows_of(path: Path) -> list[Mapping[str, Any]]:
     [
         ("cars.json", {"multiLine": "true"}),
         with_all("barley.json", {"multiLine": "true"}),
-        with_all("airports.csv", {"header": "true", "inferSchema": "true"}),
+        in_campaigns("airports.csv", {"header": "true", "inferSchema": "true"}),
         with_all("seattle-weather.csv", {"header": "true", "inferSchema": "true"}),
     ],
 )

@@ -19,7 +19,7 @@ from attrs import evolve
 from pyspark.errors import StreamingQueryException
 
 from support.agent import ingest_trapped
-from support.selection import with_all, with_all_but
+from support.selection import in_campaigns, with_all
 from support.spark_gates import Gate
 from support.spark_ingest import Landing, new_landing
 from support.spark_ingest_traps import BatchTrap
@@ -46,8 +46,10 @@ def s3(tmp_path: Path, ministack: Ministack) -> Landing:
     return new_landing("s3", tmp_path, lambda: ministack)
 
 
-#: Who reads the files: Python workers, or Spark's own readers.
-READERS = ["python", with_all("spark")]
+#: Who reads the files: Python workers, or Spark's own readers. A slow test leaves one to campaigns.
+READERS = ["python", "spark"]
+BY_PYTHON = ["python", in_campaigns("spark")]
+BY_SPARK = [in_campaigns("python"), "spark"]
 
 
 def read_by(reader: str, landing: Landing) -> Landing:
@@ -96,6 +98,7 @@ def refused(spark: SparkSession, landing: Landing, error: str) -> None:
 # -- files in a bucket ----------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_files_of_one_second_and_late_ones_are_read(spark: SparkSession, local: Landing) -> None:
     """A file is known by its name and content, and not by its time.
 
@@ -150,7 +153,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("way", ["local", with_all("s3", marks=[pytest.mark.servers])])
+@pytest.mark.parametrize("way", ["local", in_campaigns("s3", marks=[pytest.mark.servers])])
 def test_any_name_is_read(spark: SparkSession, request: pytest.FixtureRequest, way: str) -> None:
     """Names are kept unchanged, empty files have no records, and hidden files are ignored."""
     landing: Landing = request.getfixturevalue(way)
@@ -187,7 +190,7 @@ def test_a_key_that_is_no_path_is_reported(
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", BY_SPARK)
 def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing, reader: str) -> None:
     """Neither Spark's record of a batch nor a row of the state's table grows with the batch."""
     landing = read_by(reader, local).with_options(maxFilesPerTrigger="10000", partitionBytes="2GiB")
@@ -217,7 +220,7 @@ LONG = [f"{number} " + "x" * 1000 for number in range(9000)]
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("changed", ["again", "ignore", "fail"])
+@pytest.mark.parametrize("changed", [in_campaigns("again"), "ignore", "fail"])
 def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str) -> None:
     """All records of a version are delivered or none, whenever the file is overwritten.
 
@@ -256,7 +259,7 @@ def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("missing", ["fail", "skip"])
+@pytest.mark.parametrize("missing", ["fail", in_campaigns("skip")])
 def test_files_are_deleted_before_they_are_read(
     spark: SparkSession, local: Landing, missing: str
 ) -> None:
@@ -284,7 +287,7 @@ def test_files_are_deleted_before_they_are_read(
     ]
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", BY_PYTHON)
 @pytest.mark.all
 def test_a_run_of_what_is_available_ends_while_files_arrive(
     spark: SparkSession, local: Landing, reader: str
@@ -376,7 +379,7 @@ def test_a_file_may_be_larger_than_a_batch(spark: SparkSession, local: Landing) 
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", BY_SPARK)
 def test_checkpoint_and_state_are_restored_lost_and_reset(
     spark: SparkSession, local: Landing, tmp_path: Path, reader: str
 ) -> None:
@@ -457,7 +460,14 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(
-    "name", with_all_but(lambda name: name == "a worker is killed in a slice", FAULTS)
+    "name",
+    [
+        in_campaigns("the epoch is not known to be stored, and is not"),
+        with_all("the epoch is not known to be stored, and is"),
+        with_all("the claim is not known to be stored, and is"),
+        "a worker is killed in a slice",
+        in_campaigns("a worker fails between slices"),
+    ],
 )
 def test_a_query_survives_a_fault(spark: SparkSession, local: Landing, name: str) -> None:
     """Lost answers of the state's table and failed task attempts do not end the query or change rows."""
@@ -469,6 +479,7 @@ def test_a_query_survives_a_fault(spark: SparkSession, local: Landing, name: str
     landing.audit(spark, query)
 
 
+@pytest.mark.all
 def test_the_process_of_the_source_is_killed(spark: SparkSession, local: Landing) -> None:
     """The query ends, and its restart continues where it was."""
     landing = local.with_options(maxFilesPerTrigger="1")
@@ -502,7 +513,7 @@ DEADLY = [
     [
         ("local", [DEADLY[2], DEADLY[5]]),
         with_all("local", DEADLY),
-        with_all("s3", DEADLY, marks=[pytest.mark.servers]),
+        in_campaigns("s3", DEADLY, marks=[pytest.mark.servers]),
     ],
     ids=["local, some", "local", "s3"],
 )

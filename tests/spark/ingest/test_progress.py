@@ -130,6 +130,7 @@ def listening(spark: SparkSession, callback: Any) -> Iterator[None]:
         spark.streams.removeListener(listener)
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_batches_of_a_query_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     """Each batch is reported with its rows and the counters of its source.

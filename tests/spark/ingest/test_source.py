@@ -20,7 +20,7 @@ from commitlog.ingest import INGEST_SCHEMA, Counters
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_store_url
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 from support.spark_status import started
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ def test_partition_directories_of_spark_are_read(spark: SparkSession, tmp_path: 
     ("schema", "options", "said"),
     [
         (None, {}, "give them with .schema"),
-        ("a INT", {"metadata": "true"}, "no column _metadata"),
-        with_all("a INT", {"newColumns": "rescue"}, "_rescued STRING"),
-        with_all("a INT, A INT", {}, "twice"),
+        in_campaigns("a INT", {"metadata": "true"}, "no column _metadata"),
+        in_campaigns("a INT", {"newColumns": "rescue"}, "_rescued STRING"),
+        in_campaigns("a INT, A INT", {}, "twice"),
         with_all("a INT", {"maxFiles": "1"}, "unknown option 'maxfiles'"),
         ("a INT", {"state": "sqlite:////nowhere/at/all.db"}, "nowhere"),
     ],
@@ -166,7 +166,7 @@ def _csv(table: pa.Table, path: Path) -> None:
     [
         ("parquet", pq.write_table, {}),
         with_all("orc", pa.orc.write_table, {}),
-        ("csv", _csv, {"header": "true", "inferSchema": "true"}),
+        with_all("csv", _csv, {"header": "true", "inferSchema": "true"}),
     ],
 )
 def test_each_format_is_read_with_its_columns(
@@ -215,6 +215,7 @@ def test_batches_are_limited_and_counted(spark: SparkSession, tmp_path: Path) ->
     ]
 
 
+@pytest.mark.all
 def test_committed_files_are_archived(spark: SparkSession, tmp_path: Path) -> None:
     """Spark commits a batch when the next one begins."""
     archive = tmp_path / "input" / "_old"

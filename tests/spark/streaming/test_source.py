@@ -28,7 +28,7 @@ from commitlog.spark import CommitlogDataSource, compact
 from commitlog.spark.schema import dump_schema
 from commitlog.spark.stream_reader import CommitlogStreamReader
 from commitlog.spark.targets.output import ReadOptions, TailOptions
-from support.selection import with_all
+from support.selection import in_campaigns
 from support.spark_status import started
 
 if TYPE_CHECKING:
@@ -381,6 +381,7 @@ def read(spark: SparkSession, url: str) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, spark.read.format("commitlog").load(url).collect()), key=str)
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_a_query_continues_where_it_stopped(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     """The checkpoint holds the position of the query, and its progress shows how far it lags.
@@ -406,8 +407,9 @@ def test_a_query_continues_where_it_stopped(spark: SparkSession, place: Place, t
     assert run(follow.load(place.url), tmp_path / "copy", mergeSchema="true") == []
 
 
+@pytest.mark.all
 @pytest.mark.spark
-@pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
+@pytest.mark.parametrize("visibility", ["listed", in_campaigns("logged")])
 def test_all_formats_and_partitions(
     spark: SparkSession, place: Place, tmp_path: Path, visibility: str
 ) -> None:

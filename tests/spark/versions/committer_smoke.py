@@ -41,7 +41,7 @@ class Round:
         outputs: for each output its URL in Spark, and its URL for `commitlog.connect`.
         tables: a directory for tables.
         options: options of the stores.
-        formats: formats of files to ingest.
+        formats: formats of files to ingest, from a directory (``local``) and by S3A (``s3a``).
     """
 
     conf: Mapping[str, str]
@@ -49,7 +49,7 @@ class Round:
     outputs: Mapping[str, tuple[str, str]]
     tables: str
     options: Mapping[str, str]
-    formats: list[str]
+    formats: Mapping[str, list[str]]
 
 
 def main(this: Round) -> dict[str, Any]:
@@ -66,8 +66,11 @@ def main(this: Round) -> dict[str, Any]:
     spark.conf.unset("spark.commitlog.visibility")
     came["tables"] = tables(spark, this.tables)
     came["ingested"] = {
-        "local": ingested(spark, f"{this.tables}/in put", this.tables, this.formats),
-        "s3a": ingested(spark, f"{this.outputs['s3a'][0]}-in put", this.tables, ["parquet", "json"]),
+        place: ingested(spark, url, this.tables, this.formats[place])
+        for place, url in {
+            "local": f"{this.tables}/in put",
+            "s3a": f"{this.outputs['s3a'][0]}-in put",
+        }.items()
     }
     of_avro = spark.readStream.format("commitlog_ingest_spark").schema("n int")
     of_avro = of_avro.option("fileFormat", "avro")

@@ -75,8 +75,9 @@ INSTALLATIONS = [
     Installation(spark="4.3", environment="."),
 ]
 
-#: The formats of files that each Spark reads. Those of the oldest and the newest read all.
-FORMATS = ["parquet", "orc", "json", "csv", "text"]
+#: The formats of files that a Spark ingests. With ``--all``, the oldest Spark ingests all, and the other
+#: ones a single format: the tests in ``tests/spark/ingest/`` have the newest. Campaigns have the rest.
+FORMATS = ["parquet", "orc", "json", "csv", "text", "avro"]
 ENDS = ("3.5-scala-2.12", "4.3-scala-2.13")
 
 #: What each output has after the steps, except for errors.
@@ -107,15 +108,33 @@ def jar_of_newest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_jar(tmp_path_factory.mktemp("jar") / "newest.jar", Path(pyspark.__path__[0]))
 
 
-@pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda each: each.name)
+def rounds() -> list[Any]:
+    """Return each installation with the formats that it ingests, from a directory and through S3A."""
+    cases = []
+    for each in INSTALLATIONS:
+        many = FORMATS if each.name in ENDS else ["parquet", "json", "avro"]
+        known = [name for name in many if name != "avro" or each.avro is not None]
+        whole = (each, {"local": known, "s3a": ["parquet", "json"]})
+        if each is INSTALLATIONS[0]:
+            cases.append(pytest.param(*whole, id=each.name))
+        else:
+            cases.append(pytest.param(each, {"local": ["parquet"], "s3a": []}, id=each.name))
+            id = f"{each.name}-more formats"
+            cases.append(pytest.param(*whole, marks=pytest.mark.campaign, id=id))
+    return cases
+
+
+@pytest.mark.parametrize(("installation", "formats"), rounds())
 def test_the_committer_works(
-    installation: Installation, jar_of_newest: Path, seaweedfs: Seaweedfs, tmp_path: Path
+    installation: Installation,
+    formats: dict[str, list[str]],
+    jar_of_newest: Path,
+    seaweedfs: Seaweedfs,
+    tmp_path: Path,
 ) -> None:
     """All modes, failed and repeated jobs, ingest, on disk and by S3A, with the newest Spark's jar."""
     bucket = seaweedfs.new_bucket()
     avro = sorted(set_up(installation.avro).glob("*.jar")) if installation.avro else []
-    formats = list(FORMATS) if installation.name in ENDS else ["parquet", "json"]
-    formats += [] if installation.avro is None else ["avro"]
     settings = {
         "conf": {
             "spark.jars": ",".join(map(str, [*s3a_jars(installation.spark), *avro])),
@@ -152,8 +171,7 @@ def test_the_committer_works(
     assert tables == TABLES
     rows = [["2", "2026-01-02", True], ["3", "2026-01-02", True]]
     assert came.pop("ingested") == {
-        "local": dict.fromkeys(formats, rows),
-        "s3a": dict.fromkeys(["parquet", "json"], rows),
+        place: dict.fromkeys(names, rows) for place, names in formats.items()
     }
     assert came.pop("inferred and cleaned") == {
         "columns": "struct<n:bigint,k:string>",
@@ -173,7 +191,8 @@ def test_the_committer_works(
 @pytest.mark.parametrize(
     "installation",
     [
-        each if each.spark in ("3.5", "4.3") else in_campaigns(each)
+        # tests/spark/batch/test_drivers.py has the newest.
+        each if each.spark == "3.5" else in_campaigns(each)
         for each in INSTALLATIONS
         if each.home is None
     ],
@@ -211,11 +230,8 @@ def test_spark_sql_commits(
 
 @pytest.mark.parametrize(
     "installation",
-    # The oldest, and one between it and the newest.
-    [
-        each if each.scala == "2.12" or each.spark == "4.0" else in_campaigns(each)
-        for each in INSTALLATIONS
-    ],
+    # The oldest, with another Scala.
+    [each if each.scala == "2.12" else in_campaigns(each) for each in INSTALLATIONS],
     ids=lambda each: each.name,
 )
 def test_the_jar_is_the_same_from_every_compiler(
