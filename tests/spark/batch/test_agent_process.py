@@ -15,7 +15,7 @@ from commitlog import connect
 from commitlog.outputs import Output
 from commitlog.spark.committer.agent import PROTOCOL
 from support.agent_driver import AgentDriver, agent_program
-from support.selection import in_campaigns, with_all
+from support.selection import in_campaigns
 from support.spark_gates import Gate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -63,6 +63,7 @@ def blocked(directory: Path) -> tuple[str, Path]:
     return str(path), fifo
 
 
+@pytest.mark.all
 def test_a_start_is_shared_and_ends_when_spark_stops(tmp_path: Path) -> None:
     """Jobs wait for one start together, can be interrupted, and fail when Spark stops, at once."""
     body = """
@@ -129,8 +130,8 @@ def test_a_failed_start_fails_all_that_wait_for_it(tmp_path: Path) -> None:
         assert driver.end() == ["begin: done", "abort: done"]
 
 
-@pytest.mark.all
-@pytest.mark.parametrize("call", ["commit", in_campaigns("abort")])
+@pytest.mark.campaign
+@pytest.mark.parametrize("call", ["commit", "abort"])
 def test_no_agent_can_be_started_for_the_end_of_a_job(tmp_path: Path, call: str) -> None:
     """The request was not sent, and the error tells what that means for the job."""
     body = """
@@ -332,13 +333,13 @@ VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 @pytest.mark.parametrize(
     ("driver_python", "python", "expected"),
     [
-        with_all("/a/python", "/b/python", "/a/python"),
+        in_campaigns("/a/python", "/b/python", "/a/python"),
         ("/opt/bin/jupyter-lab", "", "python3"),
         in_campaigns("/opt/jupyter/bin/python", None, "/opt/jupyter/bin/python"),
-        with_all("jupyter", "/b/python", "/b/python"),
+        in_campaigns("jupyter", "/b/python", "/b/python"),
         in_campaigns("/opt/bin/ipython3", None, "python3"),
         in_campaigns("", "/b/python", "/b/python"),
-        with_all(None, None, "python3"),
+        in_campaigns(None, None, "python3"),
     ],
 )
 def test_the_first_interpreter_that_is_named_counts(

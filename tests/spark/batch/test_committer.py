@@ -460,7 +460,7 @@ def drive(path: Path, how: str, *arguments: str) -> subprocess.CompletedProcess[
     return subprocess.run(run, cwd=path.parent, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_one_line_configures_a_session(tmp_path: Path) -> None:
     """A session of a configured builder commits its writes to an output."""
     done = drive(tmp_path / "out", "configured")
@@ -476,7 +476,7 @@ def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, tmp_path: Path) -> None:
     """Its adopted, uncommitted files are dropped, and a rerun writes each row once."""
     path = tmp_path / "out"

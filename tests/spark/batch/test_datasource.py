@@ -198,6 +198,7 @@ def test_partition_columns_keep_their_values_and_types(spark: SparkSession, tmp_
     check_clean(tmp_path / "out", jobs=1)
 
 
+@pytest.mark.all
 def test_a_job_id_commits_once(spark: SparkSession, tmp_path: Path) -> None:
     """A second job with the same id is refused with its name and adds no row."""
     save(spark.range(10), tmp_path / "out", jobId="daily")
@@ -301,7 +302,7 @@ def test_failed_attempts_leave_nothing(spark: SparkSession, tmp_path: Path, how:
     check_clean(tmp_path / "out", jobs=1)
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_a_job_whose_retries_are_used_up_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """After the last attempt the job is aborted, nothing is visible or staged, and it can run again."""
     spark.dataSource.register(FailingSource)

@@ -179,7 +179,7 @@ def listens(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_thrift_server(tmp_path: Path) -> None:
     """Statements that `beeline` sends to the Thrift server commit."""
     path, port = tmp_path / "out", free_port()
@@ -284,7 +284,8 @@ def test_the_agent_ends_when_the_jvm_is_killed(tmp_path: Path, sent: signal.Sign
 
 @pytest.mark.all
 @pytest.mark.parametrize(
-    "end", ["", in_campaigns("raise RuntimeError('the job fails')"), "import os; os._exit(3)"]
+    "end",
+    [*map(in_campaigns, ("", "raise RuntimeError('the job fails')")), "import os; os._exit(3)"],
 )
 def test_the_agent_ends_with_the_script(tmp_path: Path, end: str) -> None:
     """However the script ends."""
@@ -309,7 +310,7 @@ def test_an_interrupt_at_the_terminal_is_for_the_driver(tmp_path: Path) -> None:
     assert ids(tmp_path / "out") == [0, 0, 1, 1]
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_a_script_may_stop_spark_and_start_it_again(tmp_path: Path) -> None:
     """Each application has an agent of its own, which ends when Spark stops."""
     script = """

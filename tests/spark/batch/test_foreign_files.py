@@ -11,7 +11,6 @@ import pytest
 import commitlog.spark
 from commitlog.errors import NotSupported
 from support.spark_targets import (
-    WAYS,
     WAYS_TO_COMMIT,
     Place,
     configured,  # noqa: F401 - fixture
@@ -75,7 +74,7 @@ def write(place: Place, rows: DataFrame, mode: str, partition_by: Sequence[str] 
     writer.partitionBy(*partition_by).parquet(job.url)
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_an_overwrite_replaces_foreign_files(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     """A reader that lists the directory sees only the new rows, as a reader of the log does."""
     leave(spark, place, tmp_path, 1, 2, 3)
@@ -111,7 +110,7 @@ def test_rows_without_partition_columns_replace_everything(
         assert "/" not in name
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_an_append_keeps_foreign_files_and_warns(
     spark: SparkSession,
     spark_logs: SparkLogs,
@@ -135,7 +134,7 @@ def test_an_append_keeps_foreign_files_and_warns(
     assert place.by_log(spark) == [10, 11]
 
 
-@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("place", WAYS_TO_COMMIT, indirect=True)
 def test_foreign_files_count_as_data(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     """Mode error is refused, and mode ignore does nothing."""
     leave(spark, place, tmp_path, 1, 2, 3)
@@ -166,6 +165,7 @@ def test_a_table_with_foreign_files_is_overwritten(spark: SparkSession, tmp_path
         spark.sql("DROP TABLE filled")
 
 
+@pytest.mark.all
 def test_a_foreign_timestamp_partition_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """A partition value in the session's time zone cannot be compared with the values of the output."""
     path = str(tmp_path / "out")

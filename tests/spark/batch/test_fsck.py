@@ -103,7 +103,7 @@ def test_random_damages_are_found_alike(place: Place, spark: SparkSession) -> No
     check(place, spark)
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_an_unreadable_log_is_a_finding(place: Place, spark: SparkSession) -> None:
     """A restore is refused, or leaves the entry out."""
 

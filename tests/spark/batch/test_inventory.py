@@ -83,7 +83,7 @@ def test_an_inventory_shows_the_same(place: Place, spark: SparkSession, format: 
     assert compared(check(place, spark)) == compared(expected)
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_an_old_inventory_shows_nothing_wrong(place: Place, spark: SparkSession) -> None:
     """Files that were written since are looked up."""
     inventory = take_inventory(place, "Parquet")

@@ -301,6 +301,7 @@ def test_each_batch_of_a_stream_is_there_once(spark: SparkSession, site: Site, t
     assert site.ids(spark, "out") == [0, 1, 10, 11]
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_on_s3_and_dynamodb(spark: SparkSession, ministack: Ministack, spark_logs: SparkLogs) -> None:
     """Jobs work with credentials from options, and no log of Spark shows them."""

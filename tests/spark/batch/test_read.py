@@ -123,7 +123,8 @@ def everything(spark: SparkSession, fmt: str) -> DataFrame:
 @pytest.mark.parametrize(
     ("fmt", "visibility"),
     [
-        *((fmt, "listed") for fmt in ("parquet", "orc", "csv", "json", "arrow")),
+        *((fmt, "listed") for fmt in ("parquet", "orc")),
+        *(with_all(fmt, "listed") for fmt in ("csv", "json", "arrow")),
         ("parquet", "logged"),
         *(in_campaigns(fmt, "logged") for fmt in ("orc", "csv", "json", "arrow")),
     ],
@@ -146,7 +147,7 @@ def test_files_of_several_formats_are_read_together(spark: SparkSession, tmp_pat
     assert check_alike(spark, tmp_path / "out", native=False).count() == 9
 
 
-@pytest.mark.parametrize("visibility", ["listed", "logged"])
+@pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
 def test_partition_columns_keep_their_types(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
@@ -187,6 +188,7 @@ def test_hostile_partition_values_are_read_back(spark: SparkSession, tmp_path: P
     assert rows_of(plain) == rows_of(given)
 
 
+@pytest.mark.all
 def test_a_partition_value_that_is_too_long_fails_the_job(spark: SparkSession, tmp_path: Path) -> None:
     """The error names the problem, and nothing is committed."""
     given = spark.createDataFrame([(1, "x" * 300)], "n long, text string")
@@ -583,7 +585,7 @@ def test_strings_that_are_not_utf8_are_refused_by_text_formats(
         load(spark, tmp_path / "out")
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_a_partition_value_that_is_not_utf8_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """The error names the column and says that its string is not UTF-8."""
     with pytest.raises(PySparkException, match=r"column 's' has a string that is not UTF-8"):

@@ -11,7 +11,7 @@ from attrs import frozen
 from commitlog.outputs import Output
 from commitlog.outputs.records import AbortRecord
 from commitlog.spark import compact
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 from support.spark_jobs import retried_rows
 from support.spark_status import wait_for_tasks
 from support.spark_targets import Place, configured, new_place  # noqa: F401 - fixture
@@ -149,7 +149,7 @@ def test_every_format_is_committed(spark: SparkSession, bucket: Bucket, name: st
     assert bucket.leftovers() == []
 
 
-@pytest.mark.parametrize("in_memory", ["true", "false"])
+@pytest.mark.parametrize("in_memory", ["true", with_all("false")])
 def test_records_of_uploads_are_read_where_s3a_keeps_them(
     spark: SparkSession, bucket: Bucket, in_memory: str
 ) -> None:
@@ -196,7 +196,8 @@ def test_a_failed_job_leaves_only_what_was_there(spark: SparkSession, bucket: Bu
     assert bucket.leftovers() == []
 
 
-@pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
+@pytest.mark.all
+@pytest.mark.parametrize("visibility", ["listed", in_campaigns("logged")])
 def test_files_of_s3a_are_compacted(spark: SparkSession, bucket: Bucket, visibility: str) -> None:
     """Compaction merges them, and readers see the merged file: of the directory, or of the log alone."""
     for start in range(0, 4, 2):

@@ -54,7 +54,7 @@ def _submitted(tmp_path: Path, *command: str) -> dict[str, str]:
 
 
 @pytest.mark.spark
-@pytest.mark.all
+@pytest.mark.campaign
 def test_settings_of_spark_submit_are_kept(tmp_path: Path) -> None:
     """The master and the settings of spark-submit apply to the session."""
     given = {
@@ -68,7 +68,7 @@ def test_settings_of_spark_submit_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.all
+@pytest.mark.campaign
 def test_an_unconfigured_session_is_local(tmp_path: Path) -> None:
     """The session of a plain script uses all cores of the machine and the recommended settings."""
     assert _submitted(tmp_path, sys.executable) == {
@@ -223,7 +223,7 @@ def test_the_format_registers_itself(spark: SparkSession, tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
-@pytest.mark.all
+@pytest.mark.campaign
 def test_an_editable_install_knows_the_format(tmp_path: Path) -> None:
     """The session registers the format also where Spark does not see the module, without a warning."""
     ended = subprocess.run(

@@ -290,13 +290,13 @@ DEATHS = [
     in_campaigns("restore", "metadata"),
     in_campaigns("restore", "report"),
     in_campaigns("replace", "claim"),
-    ("replace", "removal"),
+    in_campaigns("replace", "removal"),
     in_campaigns("replace", "rows"),
     in_campaigns("relog", "table"),
     in_campaigns("relog", "epoch"),
     in_campaigns("relog", "parts"),
     in_campaigns("relog", "marker"),
-    ("relog", "metadata"),
+    in_campaigns("relog", "metadata"),
 ]
 
 
@@ -443,11 +443,8 @@ def rivals(
         yield {name: Rival(driver, number, *held[number]) for number, name in enumerate(names)}
 
 
-#: The races of each run with ``--all``; campaigns have the others.
-SOME_RACES = (
-    "two repairs",
-    "two restores, while one writes",
-)
+#: The race of each run with ``--all``; campaigns have the others.
+SOME_RACES = ("two restores, while one writes",)
 
 
 @pytest.mark.parametrize("name", [name if name in SOME_RACES else in_campaigns(name) for name in RACES])
@@ -530,9 +527,7 @@ def work(started: Sequence[Client]) -> None:
         client.go_on(EACH)
 
 
-@pytest.mark.parametrize(
-    "step", [in_campaigns("log"), "table", in_campaigns("fold"), in_campaigns("report")]
-)
+@pytest.mark.parametrize("step", [in_campaigns(step) for step in ("log", "table", "fold", "report")])
 def test_a_check_beside_clients_has_no_false_findings(
     spark: SparkSession, tmp_path: Path, step: str
 ) -> None:
@@ -609,6 +604,7 @@ def test_a_restore_fences_clients_that_go_on(
     check_copy(place)
 
 
+@pytest.mark.campaign
 def test_a_rewrite_fences_clients_that_go_on(spark: SparkSession, tmp_path: Path) -> None:
     """Clients that write until the log is claimed are refused until it ends, and lose nothing."""
     place = new_place(tmp_path / "place", "relog")

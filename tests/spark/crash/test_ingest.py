@@ -92,12 +92,10 @@ STEPS = {
 BY_PYTHON = ("when some slices are read",)
 BY_SPARK = ("before Spark asks for files",)
 
-#: One step for each progress of a batch; on S3 and by Spark, those at which other requests are sent, or
-#: other processes work. Campaigns have the other steps of `STEPS`.
+#: One step for each process that works, on both sides of the commit. Campaigns have the other steps of
+#: `STEPS`.
 CASES = {
     "local": (
-        "before the state is made",
-        "before Spark's offset log",
         "in a slice",
         "before it is published",
     ),
@@ -233,7 +231,7 @@ ZOMBIES = [
     in_campaigns("local by Spark", "before the epoch is stored"),
     in_campaigns("s3 by Spark", "before Spark asks for files"),
     in_campaigns("local by Spark", "in a slice"),
-    ("local by Spark", "before the commit record"),
+    in_campaigns("local by Spark", "before the commit record"),
 ]
 
 

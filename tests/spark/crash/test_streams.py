@@ -58,12 +58,11 @@ DEATHS = {
     "after the commit of what was read": Death(SINK, "publish", 1, 1),
 }
 
-#: One step for each part of a chain, and the one in which another query publishes a version.
+#: The steps of each run with ``--all``: each part is killed, and a version waits to be published.
 SOME = (
     "while its tasks write",
     "a version is committed and not published",
     "a task has read a file",
-    "after the commit of what was read",
 )
 CASES = [
     *(("local", death) if death in SOME else in_campaigns("local", death) for death in DEATHS),

@@ -153,6 +153,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("way", ["local", in_campaigns("s3", marks=[pytest.mark.servers])])
 def test_any_name_is_read(spark: SparkSession, request: pytest.FixtureRequest, way: str) -> None:
     """Names are kept unchanged, empty files have no records, and hidden files are ignored."""
@@ -170,7 +171,7 @@ def test_any_name_is_read(spark: SparkSession, request: pytest.FixtureRequest, w
     landing.audit(spark, query)
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 @pytest.mark.servers
 def test_a_key_that_is_no_path_is_reported(
     spark: SparkSession, s3: Landing, ministack: Ministack
@@ -220,7 +221,7 @@ LONG = [f"{number} " + "x" * 1000 for number in range(9000)]
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("changed", [in_campaigns("again"), "ignore", "fail"])
+@pytest.mark.parametrize("changed", [in_campaigns("again"), in_campaigns("ignore"), "fail"])
 def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str) -> None:
     """All records of a version are delivered or none, whenever the file is overwritten.
 
@@ -512,7 +513,7 @@ DEADLY = [
     ("way", "deadly"),
     [
         ("local", [DEADLY[2], DEADLY[5]]),
-        with_all("local", DEADLY),
+        in_campaigns("local", DEADLY),
         in_campaigns("s3", DEADLY, marks=[pytest.mark.servers]),
     ],
     ids=["local, some", "local", "s3"],

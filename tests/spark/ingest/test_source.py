@@ -120,6 +120,7 @@ def test_a_schema_selects_columns_and_types(spark: SparkSession, tmp_path: Path)
     ]
 
 
+@pytest.mark.all
 def test_partition_directories_of_spark_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """A directory written with `partitionBy` is read as Spark reads it in a session in UTC."""
     stream = Stream(tmp_path, {"fileFormat": "parquet"})
@@ -164,9 +165,9 @@ def _csv(table: pa.Table, path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write", "options"),
     [
-        ("parquet", pq.write_table, {}),
-        with_all("orc", pa.orc.write_table, {}),
-        with_all("csv", _csv, {"header": "true", "inferSchema": "true"}),
+        with_all("parquet", pq.write_table, {}),
+        in_campaigns("orc", pa.orc.write_table, {}),
+        in_campaigns("csv", _csv, {"header": "true", "inferSchema": "true"}),
     ],
 )
 def test_each_format_is_read_with_its_columns(
@@ -186,6 +187,7 @@ def test_each_format_is_read_with_its_columns(
     assert {row["text"] for row in rows} == {"ü", None}
 
 
+@pytest.mark.all
 def test_each_line_of_text_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
     """A row has the text of a line, and its offset on request."""
     stream = Stream(tmp_path, {"fileFormat": "text", "metadata": "true", "pathGlobFilter": "*.log"})

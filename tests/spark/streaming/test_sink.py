@@ -182,6 +182,7 @@ def test_batches_may_be_partitioned_and_logged(spark: SparkSession, local: Strea
     assert sorted(map(tuple, read.collect())) == [(0, 0), (1, 1), (2, 0), (3, 1)]
 
 
+@pytest.mark.all
 def test_new_columns_end_the_query_unless_merged(spark: SparkSession, local: Stream) -> None:
     """A batch with other columns fails with our error, and succeeds with mergeSchema."""
     local.feed(0, 1)

@@ -39,7 +39,8 @@ class Round:
         conf: settings of the session, besides those of the committer.
         jar: the committer's jar; None: `commitlog.spark.configure` sets the session up.
         outputs: for each output its URL in Spark, and its URL for `commitlog.connect`.
-        tables: a directory for tables.
+        more: whether tables are written, and columns inferred.
+        tables: a directory for tables, and for files to ingest.
         options: options of the stores.
         formats: formats of files to ingest, from a directory (``local``) and by S3A (``s3a``).
     """
@@ -47,6 +48,7 @@ class Round:
     conf: Mapping[str, str]
     jar: str | None
     outputs: Mapping[str, tuple[str, str]]
+    more: bool
     tables: str
     options: Mapping[str, str]
     formats: Mapping[str, list[str]]
@@ -64,18 +66,17 @@ def main(this: Round) -> dict[str, Any]:
         options = this.options if store_url.startswith("s3:") else {}
         came[f"{name} {visibility}"] = steps(spark, f"{url}/{visibility}", output, options)
     spark.conf.unset("spark.commitlog.visibility")
-    came["tables"] = tables(spark, this.tables)
+    places = {"local": f"{this.tables}/in put", "s3a": f"{this.outputs['s3a'][0]}-in put"}
     came["ingested"] = {
-        place: ingested(spark, url, this.tables, this.formats[place])
-        for place, url in {
-            "local": f"{this.tables}/in put",
-            "s3a": f"{this.outputs['s3a'][0]}-in put",
-        }.items()
+        place: ingested(spark, places[place], this.tables, names)
+        for place, names in this.formats.items()
     }
     of_avro = spark.readStream.format("commitlog_ingest_spark").schema("n int")
     of_avro = of_avro.option("fileFormat", "avro")
     came["avro"] = error_of(lambda: of_avro.load(this.tables))
-    came["inferred and cleaned"] = inferred_and_cleaned(spark, Path(this.tables, "landing"))
+    if this.more:
+        came["tables"] = tables(spark, this.tables)
+        came["inferred and cleaned"] = inferred_and_cleaned(spark, Path(this.tables, "landing"))
     came["data source"] = error_of(lambda: commitlog.spark.CommitlogDataSource)
     spark.stop()
     return came
