@@ -120,7 +120,7 @@ def test_examples_of_spark_run(page: str, tmp_path: Path) -> None:
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,
             "COMMITLOG_METADATA": names,
-            "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --master local[2]"
+            "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --master local[1]"
             " --conf spark.sql.shuffle.partitions=2"
             f" --jars {committer_jar()} pyspark-shell",
         },

@@ -40,7 +40,7 @@ def files_below(path: Path) -> list[Path]:
     return [f for f in path.rglob("*.parquet") if not f.relative_to(path).parts[0].startswith("_")]
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_existing_data_can_be_kept(spark: SparkSession, tmp_path: Path) -> None:
     """With ifExists=ignore only the first job writes; with onDuplicate=skip, the first one of its id."""
     path = tmp_path / "out"

@@ -132,7 +132,7 @@ def test_jobs_create_extend_and_replace_a_directory(
     assert list(site.lake.list(".staging")) == []
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_merge_schema_adds_columns(spark: SparkSession, site: Site) -> None:
     """With mergeSchema, columns that new or old rows lack are null."""
     site.save(numbers(spark, 0, 2), "out", ifExists="error", jobId="one")

@@ -71,13 +71,12 @@ CASES.remove(("s3a", LAST))  # the leases are those of "s3"
 #: The case of every run.
 ALWAYS = [("local", "before the commit record")]
 
-#: Further cases of each run with ``--all``: for each way to write, a kill on each side of the commit
-#: point. Campaigns have the others.
+#: Further cases of each run with ``--all``: on each store, a kill on each side of the commit point.
+#: Campaigns have the others.
 OFTEN = [
     ("local", "between two files"),
     ("s3", "while its tasks write"),
     ("s3", "between two files"),
-    ("configured", "before the commit record"),
     ("configured", "before it hears of the record"),
     ("s3a", "before the commit record"),
     ("s3a", "between two files"),

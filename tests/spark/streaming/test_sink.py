@@ -24,7 +24,7 @@ from commitlog.spark.targets.output import ReadOptions
 from commitlog.spark.tasks import TaskCommitted
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_table_url
-from support.selection import with_all
+from support.selection import in_campaigns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,7 +133,9 @@ def jobs_of(query: StreamingQuery, count: int) -> list[str]:
     return [f"{query.id}/{batch}" for batch in range(count)]
 
 
-@pytest.mark.parametrize("stream", ["local", with_all("s3", marks=[pytest.mark.servers])], indirect=True)
+@pytest.mark.parametrize(
+    "stream", ["local", in_campaigns("s3", marks=[pytest.mark.servers])], indirect=True
+)
 def test_each_batch_is_committed_once(spark: SparkSession, stream: Stream) -> None:
     """Each batch is a job named after its query and number, and a restart continues with the next one.
 
@@ -198,7 +200,7 @@ def test_new_columns_end_the_query_unless_merged(spark: SparkSession, local: Str
     assert spark.read.format("commitlog").load(local.url).where("more is null").count() == 2
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_a_batch_that_fails_leaves_nothing_and_is_run_again(spark: SparkSession, local: Stream) -> None:
     """If a task uses up its retries, the query ends and leaves no staged file; a restart continues."""
     local.feed(0, 1)

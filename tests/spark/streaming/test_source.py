@@ -28,7 +28,6 @@ from commitlog.spark import CommitlogDataSource, compact
 from commitlog.spark.schema import dump_schema
 from commitlog.spark.stream_reader import CommitlogStreamReader
 from commitlog.spark.targets.output import ReadOptions, TailOptions
-from support.selection import in_campaigns
 from support.spark_status import started
 
 if TYPE_CHECKING:
@@ -407,9 +406,9 @@ def test_a_query_continues_where_it_stopped(spark: SparkSession, place: Place, t
     assert run(follow.load(place.url), tmp_path / "copy", mergeSchema="true") == []
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 @pytest.mark.spark
-@pytest.mark.parametrize("visibility", ["listed", in_campaigns("logged")])
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
 def test_all_formats_and_partitions(
     spark: SparkSession, place: Place, tmp_path: Path, visibility: str
 ) -> None:

@@ -199,14 +199,11 @@ def check_tables(tables: dict[str, Any], version: tuple[int, ...]) -> None:
     assert tables == TABLES
 
 
+# tests/spark/batch/test_drivers.py has such a driver of the newest Spark.
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "installation",
-    [
-        # tests/spark/batch/test_drivers.py has the newest.
-        each if each.spark == "3.5" else in_campaigns(each)
-        for each in INSTALLATIONS
-        if each.home is None
-    ],
+    [each for each in INSTALLATIONS if each.home is None],
     ids=lambda each: each.name,
 )
 def test_spark_sql_commits(
