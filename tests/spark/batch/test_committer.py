@@ -340,6 +340,7 @@ def test_files_without_a_log_are_overwritten(session: SparkSession, tmp_path: Pa
     assert ids(session, path) == [0, 1]
 
 
+@pytest.mark.all
 def test_partitions_by_timestamp_are_refused(session: SparkSession, tmp_path: Path) -> None:
     """Spark names such directories in the session's time zone, and the name does not say which zone."""
     path = str(tmp_path / "out")

@@ -251,6 +251,7 @@ def test_a_job_of_a_killed_driver_is_visible_whole_or_not_at_all(
     assert ids(rows) == sorted([*range(ROWS), *range(ROWS)])
 
 
+@pytest.mark.all
 def test_foreign_files_are_read_and_extended(spark: SparkSession, site: Site) -> None:
     """Columns come from the files and from directory names, and jobs can add rows."""
     site.save(numbers(spark), "made", partitionBy="part")

@@ -47,6 +47,7 @@ def rows_of(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
     return rows
 
 
+@pytest.mark.all
 def test_each_mode_treats_existing_data_as_named(spark: SparkSession, tmp_path: Path) -> None:
     """Each mode that writes returns its commit record; mode ignore returns None."""
     path = tmp_path / "out"
