@@ -282,11 +282,8 @@ def test_the_agent_ends_when_the_jvm_is_killed(tmp_path: Path, sent: signal.Sign
     assert ids(tmp_path / "out") == [0, 1]
 
 
-@pytest.mark.all
-@pytest.mark.parametrize(
-    "end",
-    [*map(in_campaigns, ("", "raise RuntimeError('the job fails')")), "import os; os._exit(3)"],
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("end", ["", "raise RuntimeError('the job fails')", "import os; os._exit(3)"])
 def test_the_agent_ends_with_the_script(tmp_path: Path, end: str) -> None:
     """However the script ends."""
     with running_driver(tmp_path, f"append(session()); {end}") as program:

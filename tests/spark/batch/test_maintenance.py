@@ -109,7 +109,7 @@ def test_two_imports_run_at_once(place: Place, spark: SparkSession) -> None:
     assert place.lake.summary("in").files == 60
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_garbage_is_removed(place: Place, spark: SparkSession) -> None:
     """First the trash is emptied. Listed objects without a file are removed, too."""
     for number in range(20):

@@ -533,7 +533,7 @@ CONDITIONS = """
 """
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 def test_filters_do_not_change_an_answer(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
     """For any condition the rows are those that Spark finds without pushdown."""
     url = tmp_path / "out"

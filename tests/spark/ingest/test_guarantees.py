@@ -190,8 +190,8 @@ def test_a_key_that_is_no_path_is_reported(
     assert {each.kind for each in problems} == {"unreadable"}
 
 
-@pytest.mark.all
-@pytest.mark.parametrize("reader", BY_SPARK)
+@pytest.mark.campaign
+@pytest.mark.parametrize("reader", READERS)
 def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing, reader: str) -> None:
     """Neither Spark's record of a batch nor a row of the state's table grows with the batch."""
     landing = read_by(reader, local).with_options(maxFilesPerTrigger="10000", partitionBytes="2GiB")

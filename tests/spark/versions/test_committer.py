@@ -110,20 +110,16 @@ def jar_of_newest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rounds() -> list[Any]:
     """Return each installation with the formats that it ingests, from a directory and through S3A.
 
-    With ``--all``, the oldest Spark has the whole round. The others write an output through S3A and
-    ingest one format from a directory; tests in other directories have the newest one. Campaigns have
-    the rest.
+    With ``--all``, each Spark writes an output through S3A and ingests one format from a directory.
+    Campaigns have the whole round. Tests in other directories have all of it with the newest Spark.
     """
     cases = []
     for each in INSTALLATIONS:
         many = FORMATS if each.name in ENDS else ["parquet", "json", "avro"]
         known = [name for name in many if name != "avro" or each.avro is not None]
         whole = (each, {"local": known, "s3a": ["parquet", "json"]})
-        if each is INSTALLATIONS[0]:
-            cases.append(pytest.param(*whole, id=each.name))
-        else:
-            cases.append(pytest.param(each, {"local": ["parquet"]}, id=each.name))
-            cases.append(pytest.param(*whole, marks=pytest.mark.campaign, id=f"{each.name}-whole"))
+        cases.append(pytest.param(each, {"local": ["parquet"]}, id=each.name))
+        cases.append(pytest.param(*whole, marks=pytest.mark.campaign, id=f"{each.name}-whole"))
     return cases
 
 
