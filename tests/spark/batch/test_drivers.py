@@ -68,7 +68,7 @@ WRITTEN = [("append", None), ("append", None), ("overwrite", "daily")]
 
 
 @pytest.mark.all
-@pytest.mark.parametrize(("option", "catalog"), [("-e", "in-memory"), in_campaigns("-f", "hive")])
+@pytest.mark.parametrize(("option", "catalog"), [("-e", "in-memory"), ("-f", "hive")])
 def test_spark_sql(tmp_path: Path, option: str, catalog: str) -> None:
     """Statements of `spark-sql` commit; a job id counts once."""
     path = tmp_path / "out"
@@ -149,7 +149,7 @@ def test_a_configured_session_keeps_the_settings_of_spark_submit(tmp_path: Path)
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("language", ["java", in_campaigns("python")])
+@pytest.mark.parametrize("language", ["java", "python"])
 def test_spark_submit(tmp_path: Path, language: str) -> None:
     """A job that knows nothing of this library commits."""
     path = tmp_path / "out"
@@ -179,7 +179,7 @@ def listens(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.campaign
+@pytest.mark.all
 def test_thrift_server(tmp_path: Path) -> None:
     """Statements that `beeline` sends to the Thrift server commit."""
     path, port = tmp_path / "out", free_port()

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from support.environments import run_with, set_up_python
-from support.selection import in_campaigns
 
 pytestmark = [
     pytest.mark.all,
@@ -56,10 +55,7 @@ LACKING = {
 }
 
 
-# The first that has all parts.
-@pytest.mark.parametrize(
-    "version", [each if each == "4.2" else in_campaigns(each) for each in ENVIRONMENTS]
-)
+@pytest.mark.parametrize("version", ENVIRONMENTS)
 def test_all_parts_of_a_version_work(version: str, tmp_path: Path) -> None:
     """The others raise `NotSupported` with the version that has them."""
     program = Path(__file__).with_name("formats.py")
