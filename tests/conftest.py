@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
 from support.class_archive import JAVA_OPTIONS
+from support.selection import select_examples
 from support.servers import Dynalite, Juicefs, Ministack, Seaweedfs
 from support.spark_session import spark, spark_logs  # noqa: F401 - fixtures
 
@@ -24,9 +25,6 @@ _SETTINGS: dict[str, Any] = {
     "print_blob": True,
     "suppress_health_check": [HealthCheck.too_slow],
 }
-settings.register_profile("local", **_SETTINGS)
-settings.register_profile("ci", **_SETTINGS, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,8 +46,13 @@ def campaign_seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--campaign-seed"))
 
 
-def pytest_configure() -> None:
-    """Isolate the run from the settings of the machine, before they are read."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Isolate the run from the settings of the machine, before they are read; configure Hypothesis."""
+    # Without --all, tests take fewer examples.
+    number = 100 if select_examples(config.option.markexpr) else 30
+    derandomize = bool(os.environ.get("CI"))
+    settings.register_profile("tests", **_SETTINGS, derandomize=derandomize, max_examples=number)
+    settings.load_profile("tests")
     # Before click 8.2, its runner adds standard error to standard output.
     if "mix_stderr" in inspect.signature(CliRunner).parameters:
         CliRunner.__init__ = functools.partialmethod(CliRunner.__init__, mix_stderr=False)  # type: ignore

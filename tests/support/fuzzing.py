@@ -24,6 +24,8 @@ from typing import Any, Self, TypeVar
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from support import selection
+
 T = TypeVar("T")
 
 #: Seconds within which any input must be parsed. It is far more than needed; a hang takes longer.
@@ -55,12 +57,14 @@ class Properties:
     ) -> Callable[[Callable[..., None]], Callable[[], None]]:
         """Return a decorator that makes a test of a check.
 
-        It takes `examples` examples from `strategies`, the same in every run.
+        It takes `examples` examples from `strategies`, or a third of them without ``--all``, the same in
+        every run.
         """
 
         def decorate(check: Callable[..., None]) -> Callable[[], None]:
             self._all.append((check, strategies))
-            fixed = settings(max_examples=examples, derandomize=True, **_SETTINGS)
+            number = selection.examples(-(-examples // 3), examples)
+            fixed = settings(max_examples=number, derandomize=True, **_SETTINGS)
             test: Callable[[], None] = fixed(given(**strategies)(check))
             return test
 

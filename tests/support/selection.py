@@ -8,7 +8,25 @@ from typing import Any
 
 import pytest
 
-__all__ = ["in_campaigns", "one_in", "wanted", "with_all", "with_all_but"]
+__all__ = ["examples", "in_campaigns", "one_in", "select_examples", "wanted", "with_all", "with_all_but"]
+
+#: Whether tests with examples take all of them: in a run with ``--all``, or in a campaign.
+_takes_all = True
+
+
+def select_examples(expression: str) -> bool:
+    """Let a run with this expression for markers take all examples, unless it leaves out ``all``.
+
+    Returns whether it takes all.
+    """
+    global _takes_all
+    _takes_all = "not all" not in expression
+    return _takes_all
+
+
+def examples(few: int, many: int) -> int:
+    """Return the number of examples of a test of Hypothesis: `many` with ``--all``, else `few`."""
+    return many if _takes_all else few
 
 
 def with_all(*values: object, marks: Sequence[pytest.MarkDecorator] = ()) -> Any:

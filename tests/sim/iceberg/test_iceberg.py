@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from commitlog.testing.sim import Fault
 from sim.exploration import Case
 from sim.iceberg.world import ONE, TWO, clean, commit, create, drop, find, rename, world_of
 from sim.nodes import in_sequence
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 
 #: The target of renames.
 NEW = ("b", "new")
@@ -72,7 +73,17 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("case", [*SMALL, *map(with_all, LARGE)], ids=str)
+#: Two commits with any fault take longest, and differ from those in `SMALL` only in their faults.
+LONGEST = "two commits, any fault"
+
+
+def _cases() -> list[Any]:
+    first, *rest = SMALL
+    longest = [in_campaigns(case) if case.name == LONGEST else with_all(case) for case in LARGE]
+    return [with_all(first), *rest, *longest]
+
+
+@pytest.mark.parametrize("case", _cases(), ids=str)
 def test_small_worlds(case: Case) -> None:
     """Every run of a small world has the outcomes that its clients report."""
     case.check(world_of)

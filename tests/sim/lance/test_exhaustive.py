@@ -11,7 +11,7 @@ import pytest
 from commitlog.testing.sim import Fault, Faults, Simulation, explore
 from sim.lance.actions import commit
 from sim.leases.world import world_of
-from support.selection import with_all_but
+from support.selection import in_campaigns, with_all_but
 
 FAULTS = (
     Fault.LOST_REQUEST,
@@ -28,10 +28,25 @@ FAULTS = (
 #: The cases of each run; the others take longer.
 QUICK = (("native", Fault.LOST_RESPONSE), ("native", Fault.REPEATED))
 
+#: Faults under leases that only campaigns have: the worlds of leases have them, too.
+LONG = (Fault.FAILED_AFTER, Fault.REPEATED, Fault.DUPLICATED, Fault.CONFLICT, Fault.LOST_REQUEST)
+
+
+def _cases() -> list[Any]:
+    cases = [
+        (mode, fault)
+        for mode, fault in product(("native", "lease"), FAULTS)
+        if mode == "native" or fault not in LONG
+    ]
+    return [
+        *with_all_but(lambda *case: case in QUICK, cases),
+        *(in_campaigns("lease", fault) for fault in LONG),
+    ]
+
 
 @pytest.mark.parametrize(
     ("mode", "fault"),
-    with_all_but(lambda *case: case in QUICK, product(("native", "lease"), FAULTS)),
+    _cases(),
     ids=lambda value: value if isinstance(value, str) else value.name.lower(),
 )
 def test_a_version_has_one_creator(mode: Any, fault: Fault) -> None:

@@ -23,6 +23,7 @@ from commitlog.testing.sim import (
 from sim.leases.actions import Client, Program, create
 from sim.leases.world import SMALL, world_of
 from sim.nodes import ClockSkew, fixed_backoff
+from support.selection import in_campaigns, with_all
 
 #: The holder's clock is as slow, and the breaker's as fast, as the skew rate of 1.5 allows.
 CLOCKS = {"A": ClockSkew(rate=1.0), "B": ClockSkew(rate=1.25), "C": ClockSkew(rate=1.5)}
@@ -66,8 +67,13 @@ def explored(breaker: Program, *faults: Fault, delays: tuple[float, ...] = (2.0,
 
 @pytest.mark.parametrize(
     "faults",
-    [(), (Fault.CRASHED,), pytest.param(tuple(Fault), marks=pytest.mark.all)],
-    ids=["no fault", "a crash", "any fault"],
+    [
+        (),
+        with_all((Fault.CRASHED,)),
+        with_all((Fault.LOST_RESPONSE, Fault.DELAYED)),
+        in_campaigns(tuple(Fault)),
+    ],
+    ids=["no fault", "a crash", "a lost or late request", "any fault"],
 )
 def test_a_broken_lease_harms_no_writer(faults: tuple[Fault, ...]) -> None:
     """Two creators exclude one another in any order, while a third client breaks their lease."""

@@ -35,7 +35,7 @@ from sim.namespace.actions import (
     write,
 )
 from sim.namespace.world import ANY, ON_THE_WAY, world_of
-from support.selection import in_campaigns, one_in
+from support.selection import in_campaigns, with_all, with_all_but
 from worlds import run_seeds
 
 # -- one operation alone ------------------------------------------------------------------------------
@@ -87,17 +87,45 @@ LOGGED = (
 )
 
 
-@pytest.mark.parametrize("name", one_in(3, ALONE))
-def test_states_of_an_operation_alone(name: str) -> None:
-    """With any two faults at any of its requests, it happens once or not at all."""
-    late = name in ("an adoption", "a sweep", "a collection")
-    Case(
-        name=f"{name}, {'a fault' if late else 'two faults'}",
+def _alone(name: str, most: int) -> Case:
+    return Case(
+        name=f"{name}, {'two faults' if most == 2 else 'a fault'}",
         programs={"A": ALONE[name]},
         faults=ANY,
-        most=1 if late else 2,
+        most=most,
         options={**TREE, "stored": True, "grace": 0.0},
-    ).check(world_of)
+    )
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_states_of_an_operation_alone(name: str) -> None:
+    """With any fault at any of its requests, it happens once or not at all."""
+    _alone(name, most=1).check(world_of)
+
+
+#: Operations that meet at most one fault.
+ONE_FAULT = ("an adoption", "a sweep", "a collection")
+
+#: Operations that represent the others with two faults: one of each kind of change.
+TWO_FAULTS = (
+    "a new file",
+    "a stream",
+    "directories",
+    "a rename of a file over another",
+    "a replacement of a directory",
+    "a deletion of a directory",
+    "attributes",
+)
+
+
+@pytest.mark.all
+@pytest.mark.parametrize(
+    "name",
+    [name if name in TWO_FAULTS else in_campaigns(name) for name in ALONE if name not in ONE_FAULT],
+)
+def test_states_of_an_operation_and_two_faults(name: str) -> None:
+    """The same holds with any two faults at any of its requests."""
+    _alone(name, most=2).check(world_of)
 
 
 @pytest.mark.parametrize("name", LOGGED)
@@ -149,7 +177,10 @@ def _pair(first: str, second: str, **options: Any) -> Case:
     )
 
 
-@pytest.mark.parametrize("first", one_in(4, PAIRED))
+@pytest.mark.parametrize(
+    "first",
+    with_all_but(lambda name: name in ("rename directory over", "delete with all"), PAIRED),
+)
 def test_states_of_two_operations(first: str) -> None:
     """Two operations, in any order of their requests, have the result of some order of the two."""
     for one, other in PAIRS:
@@ -348,19 +379,28 @@ LARGE = [
 ]
 
 
-#: The world that takes longest. A job that replaces a directory takes the same steps and some more.
-LONGEST = "a job that adds to a directory, any fault"
+#: A job that makes a directory is explored by default, and one that replaces a directory with ``--all``.
+#: One that adds to a directory takes longest, and has no other steps than these.
+MAKES, ADDS, REPLACES = PUBLISHED
 
 
-@pytest.mark.parametrize(
-    "case", [in_campaigns(case) if case.name == LONGEST else case for case in PUBLISHED], ids=str
-)
+@pytest.mark.parametrize("case", [MAKES, with_all(REPLACES), in_campaigns(ADDS)], ids=str)
 def test_states_of_published_jobs(case: Case) -> None:
     """After each request, a job is visible completely or not at all, and its driver knows which."""
     case.check(world_of)
 
 
-@pytest.mark.parametrize("case", one_in(3, CASES), ids=str)
+#: Worlds of the default run: exclusive writes, losses, collections, the trash and the log.
+QUICK = (
+    "two exclusive writes, any fault",
+    "a write into a directory that is renamed, paths not stable",
+    "two collections, a crash or a part",
+    "a sweep beside a rename out of the trash",
+    "a dead client, its late request, and a recovery",
+)
+
+
+@pytest.mark.parametrize("case", with_all_but(lambda case: case.name in QUICK, CASES), ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
     """The result is that of the operations in some order."""
     case.check(world_of)

@@ -24,6 +24,7 @@ from commitlog.files.orc import FileTail, OrcInput
 from commitlog.ingest import Pinned
 from support.input_files import Counting, pinned, records, slices, small_up_to
 from support.output_files import read, text_of, write
+from support.selection import examples
 
 ORC = OrcInput({})
 
@@ -265,7 +266,7 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 40))
 @given(data=st.data())
 def test_nested_columns_of_orc_survive(column: str, data: st.DataObject) -> None:
     """They have nulls at every level, in batches that are slices, and in several stripes."""

@@ -19,6 +19,7 @@ from commitlog.errors import InputUnreadable, StateMismatch
 from commitlog.ingest import IngestAdmin, IngestSettings, Pinned, Slice
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, Checkpoint, Engine, Record, Stop, records_of, state_table
+from support.selection import examples
 
 GRACE = 60
 NAMES = [*"abcdefg", "ü/%2F", "x y"]
@@ -240,7 +241,7 @@ class Ingests(RuleBasedStateMachine):
 
 
 Ingests.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=examples(50, 150),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

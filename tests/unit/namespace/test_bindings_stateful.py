@@ -19,6 +19,7 @@ from commitlog.namespace import Namespace
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from support.namespace import QUICK, Auditor, ServiceTable
+from support.selection import examples
 
 LAKE = "lake"
 
@@ -304,7 +305,7 @@ class Together(RuleBasedStateMachine):
 
 
 FEW = settings(
-    max_examples=40,
+    max_examples=examples(12, 40),
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

@@ -27,6 +27,7 @@ from commitlog.oplog import Decision, Operation
 from commitlog.stores.memory import MemoryStore
 from support.namespace import Auditor, ServiceTable, stored
 from support.restore import Dies, History, World, fill, leave_pending, records, world
+from support.selection import examples
 
 T = TypeVar("T")
 
@@ -397,7 +398,7 @@ def test_a_delayed_compaction_removes_nothing() -> None:
     restored(at)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(10, 40))
 @given(seed=st.integers(0, 2**32))
 def test_any_history_can_be_restored_after_compactions(seed: int) -> None:
     """The log is compacted between changes of clients that die or lose answers."""
@@ -424,7 +425,7 @@ def test_any_history_can_be_restored_after_compactions(seed: int) -> None:
     Auditor(table, "lake", at.store).audit()
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(3, 8))
 @given(seed=st.integers(0, 2**32))
 def test_the_log_knows_every_version_at_every_moment(seed: int) -> None:
     """I8: the newest entry of a file or directory has its version, or a pending change the next one."""

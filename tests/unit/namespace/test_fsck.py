@@ -51,6 +51,7 @@ from support.damage import (
 )
 from support.namespace import QUICK, InterceptedTable, ServiceTable, stored
 from support.restore import World, fill, leave_pending, world
+from support.selection import examples
 
 
 @pytest.fixture
@@ -400,7 +401,7 @@ def test_a_repaired_file_is_not_pruned(at: World) -> None:
     assert at.lake.read("empty/b/1") == at.lake.read("empty/b/2")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(8, 20))
 @given(seed=st.integers(0, 2**32))
 def test_fsck_with_little_memory_finds_the_same(seed: int) -> None:
     """A check that holds a few numbers per file finds the same as a check of all records at once."""
@@ -547,7 +548,7 @@ def test_records_changed_since_fsck_are_not_repaired(at: World) -> None:
     assert (repaired.outcome, repaired.writes) == (Outcome.DONE, 2)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(seed=st.integers(0, 2**32))
 def test_the_log_restores_lost_records(seed: int) -> None:
     """After repeated fsck and repair all entries have their paths, and lost+found is empty."""
@@ -666,7 +667,7 @@ def test_repair_repeats_deletions_since_a_backup(at: World) -> None:
     assert own is not None and at.store.begin_head(own.path)().info is None
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(seed=st.integers(0, 2**32))
 def test_lost_records_without_a_log_leave_a_sound_namespace(seed: int) -> None:
     """Every file with an entry can be found, at its path or in lost+found."""

@@ -26,6 +26,7 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Key
 from support.namespace import stored
 from support.restore import LAKE, Dies, History, World, act, world
+from support.selection import examples
 
 
 def engine(seed: int = 0, step: Callable[[], object] = lambda: None) -> SerialEngine:
@@ -73,7 +74,7 @@ def orphans(at: World, number: int) -> None:
     at.clock.advance(10_000_000)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(8, 30))
 @given(seed=st.integers(0, 2**32))
 def test_the_same_objects_are_removed(seed: int) -> None:
     """Garbage of all times, due or not, and objects that a repair has listed."""
@@ -189,7 +190,7 @@ def test_nothing_is_due(partitions: int) -> None:
     assert collected(world(), evolve(engine(), partitions=partitions)) == GcReport()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(8, 30))
 @given(seed=st.integers(0, 2**32))
 def test_the_trash_is_emptied(seed: int) -> None:
     """Directories in trashed directories, too; the report is that of one process."""

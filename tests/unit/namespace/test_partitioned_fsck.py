@@ -16,6 +16,7 @@ from commitlog.namespace import FsckReport, Namespace
 from commitlog.namespace.partitioned.dataset import SerialEngine
 from support.damage import DAMAGES, KEYS, Damage, filled, spoil, without_log
 from support.restore import Dies, History, World, act, fill, leave_pending, world
+from support.selection import examples
 
 
 def engine(seed: int, partitions: int | None = None) -> SerialEngine:
@@ -56,7 +57,7 @@ def test_each_damage_is_found_alike(name: str) -> None:
     assert DAMAGES[name].kind in report.counts
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(15, 60))
 @given(seed=st.integers(0, 2**32))
 def test_random_damages_are_found_alike(seed: int) -> None:
     """Several damages hide and change each other; with and without a log."""
@@ -115,7 +116,7 @@ def test_a_check_can_be_killed_before_any_task() -> None:
     assert stop > 10
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(2, 10))
 @given(seed=st.integers(0, 2**32))
 def test_changes_during_a_check_are_no_findings(seed: int) -> None:
     """Other clients change the namespace before each task, and compact its log."""

@@ -23,6 +23,7 @@ from commitlog.stores.api import ObjectInfo
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item
 from support.restore import Dies, World, world
+from support.selection import examples
 
 
 def engine(seed: int = 0, step: Callable[[], object] = lambda: None) -> SerialEngine:
@@ -119,7 +120,7 @@ def inventory(at: World, by: SerialEngine, seed: int) -> Any:
     return by.distribute(infos)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(10, 40))
 @given(seed=st.integers(0, 2**32), few=st.sampled_from([0, 3, 100_000]), older=st.booleans())
 def test_the_same_records_are_removed(seed: int, few: int, older: bool) -> None:
     """Whether each object is looked up, or the store is listed for that."""
@@ -132,7 +133,7 @@ def test_the_same_records_are_removed(seed: int, few: int, older: bool) -> None:
     assert pruned(other, engine(seed + 1), few=few).files == 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(10, 40))
 @given(
     seed=st.integers(0, 2**32),
     few=st.sampled_from([0, 3, 100_000]),
@@ -149,7 +150,7 @@ def test_the_same_differences_are_found(seed: int, few: int, where: str) -> None
     assert diffed(at, by, where, inventory=inventory(at, by, seed)) == expected
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(seed=st.integers(0, 2**32))
 def test_a_directory_is_compared_with_its_origin(seed: int) -> None:
     """Directories in it are compared with the prefixes below that one."""
@@ -162,7 +163,7 @@ def test_a_directory_is_compared_with_its_origin(seed: int) -> None:
     assert seen == sorted(seen)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(seed=st.integers(0, 2**32))
 def test_an_outdated_inventory_removes_no_file(seed: int) -> None:
     """Each file that it lacks is looked up, and confirmed as in one process."""

@@ -40,6 +40,7 @@ from support.damage import (
     wrong_record,
 )
 from support.restore import Dies, World, fill, world
+from support.selection import examples
 
 #: A damage of each kind that a namespace of one process needs several transactions to repair.
 MANY: tuple[Callable[[World], object], ...] = (
@@ -161,7 +162,7 @@ def test_each_damage_is_repaired_alike(name: str) -> None:
     compare((made(), made()), len(name), rounds=damage.rounds, only=damage.only)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(8, 40))
 @given(seed=st.integers(0, 2**32), logged=st.booleans())
 def test_random_damages_are_repaired_alike(seed: int, logged: bool) -> None:
     """Several damages hide and change each other."""

@@ -21,6 +21,7 @@ from commitlog.oplog import Decision
 from commitlog.tables.api import Item
 from support.namespace import ServiceTable
 from support.restore import LAKE, Dies, History, World, fill, leave_pending, world
+from support.selection import examples
 
 
 def engine(seed: int, partitions: int | None = None) -> SerialEngine:
@@ -51,7 +52,7 @@ def compared(at: World, seed: int = 0, **how: Any) -> RestoreReport:
     return expected[1]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12, 40))
 @given(seed=st.integers(0, 2**32))
 def test_random_histories_are_restored_alike(seed: int) -> None:
     """Some of their changes are pending, and part of the log is compacted."""
@@ -66,7 +67,7 @@ def test_random_histories_are_restored_alike(seed: int) -> None:
     compared(history.at, seed, decide=lambda operation: decision)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12, 40))
 @given(seed=st.integers(0, 2**32))
 def test_two_histories_in_one_log_are_restored_alike(seed: int) -> None:
     """The same entries come into lost+found, and the same garbage is left out."""
@@ -86,7 +87,7 @@ def test_two_histories_in_one_log_are_restored_alike(seed: int) -> None:
     compared(history.at, seed, decide=lambda operation: Decision.ROLLED_BACK)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12, 40))
 @given(seed=st.integers(0, 2**32))
 def test_the_rest_of_a_damaged_log_is_restored_alike(seed: int) -> None:
     """Entries and parts of the checkpoint are cut or removed."""
@@ -251,7 +252,7 @@ def test_cycles_are_found(parents: dict[str, str], seed: int) -> None:
     assert edges_of_cycles(edges) == {id: parents[id] for id in parents if is_in_cycle(id)}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(seed=st.integers(0, 2**32))
 def test_no_acknowledged_change_is_lost(seed: int) -> None:
     """Clients write until the restore has fenced their table; before that, they compact the log, too."""

@@ -19,6 +19,7 @@ from commitlog.namespace.partitioned.dataset import SerialEngine
 from support.damage import DAMAGES, KEYS, filled, spoil, without_log
 from support.namespace import Auditor
 from support.restore import World
+from support.selection import examples
 
 
 def objects(at: World) -> dict[str, bytes]:
@@ -105,7 +106,7 @@ def test_damage_is_found_and_repaired_without_loss(name: str, engine: SerialEngi
         assert table.get(KEYS.metadata) is not None
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(seed=st.integers(0, 2**32))
 def test_random_damage_loses_nothing_that_the_log_has(seed: int) -> None:
     """Several records are damaged; repairs end, and the namespace can be restored as it is then."""

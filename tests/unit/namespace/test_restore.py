@@ -39,6 +39,7 @@ from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
 from support.namespace import Auditor, InterceptedTable, ServiceTable, objects_in
 from support.restore import KEYS, LAKE, Dies, History, World, fill, leave_pending, records, world
+from support.selection import examples
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "partitioned"])
@@ -919,7 +920,7 @@ def test_many_pending_changes_are_decided_in_linear_time(
 # -- histories --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20, 60))
 @given(seed=st.integers(0, 2**32))
 def test_any_history_can_be_restored(seed: int) -> None:
     """Entries have their ids, versions and attributes, and the namespace passes its audit."""

@@ -29,6 +29,7 @@ from commitlog.namespace import Data, Namespace
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from support.namespace import QUICK, Auditor, InterceptedTable, Model, ServiceTable, outcome, stored
+from support.selection import examples
 
 T = TypeVar("T")
 
@@ -529,7 +530,7 @@ class Namespaces(RuleBasedStateMachine):
 
 
 Namespaces.TestCase.settings = settings(
-    max_examples=100,
+    max_examples=examples(30, 100),
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

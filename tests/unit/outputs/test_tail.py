@@ -29,6 +29,7 @@ from commitlog.stores.api import ObjectData, Staged
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from support.outputs import HookedStore, open_output, stage_some
+from support.selection import examples
 
 RECORD = "out/_commitlog/{:020d}.json"
 
@@ -679,7 +680,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40, 120), deadline=None)
 @given(
     steps=st.lists(STEPS, max_size=25),
     at=st.sampled_from(["all", "latest", 0]),

@@ -46,6 +46,7 @@ from commitlog.stores.local.tree import Tree
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock, check_object_store
 from support.project import TESTS
+from support.selection import examples
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def _play(store: ObjectStore, number: int, move: tuple[str, str, str]) -> object
         return type(error)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25, 60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_MOVES, max_size=25))
 def test_behaves_like_the_memory_store(moves: list[tuple[str, str, str]]) -> None:
     """On any sequence of calls both stores give the same results, lists, order and errors."""

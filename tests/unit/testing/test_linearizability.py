@@ -30,6 +30,7 @@ from commitlog.testing import (
 )
 from commitlog.testing.counterexample import Counterexample, timeline
 from commitlog.testing.linearization import linearize
+from support.selection import examples
 
 LIMIT = 100_000
 
@@ -500,14 +501,14 @@ def _versions(calls: Sequence[Call]) -> list[str]:
     return sorted({call.version for call in calls if call.version is not None})
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(150, 400))
 @given(calls=st.one_of(any_calls(), spoilt_calls()))
 def test_the_judge_agrees_with_trying_every_order(calls: list[Call]) -> None:
     """The judge accepts a history if and only if some order explains it."""
     assert linearize(calls, limit=LIMIT).complete == explained(calls)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(80, 200))
 @given(calls=st.one_of(any_calls(), spoilt_calls()))
 def test_the_order_that_is_found_is_valid(calls: list[Call]) -> None:
     """The calls in the order are explained by it, whether it is complete or not."""
@@ -524,7 +525,7 @@ def test_the_order_that_is_found_is_valid(calls: list[Call]) -> None:
     assert explained(moments)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100, 300))
 @given(calls=spoilt_calls(), data=st.data())
 def test_leaving_calls_out_refutes_no_valid_history(calls: list[Call], data: st.DataObject) -> None:
     """If all calls have an explanation, so has any subset while the others may happen at any time."""
@@ -544,7 +545,7 @@ def test_others_may_have_happened_since_they_began() -> None:
     assert linearize(kept, others=[do("create a", 1, outcome=UNKNOWN)], limit=LIMIT).complete
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(80, 200))
 @given(calls=st.one_of(any_calls(), spoilt_calls()))
 def test_a_counterexample_is_one(calls: list[Call]) -> None:
     """The shown calls have no explanation, and would have one if any call were left out.
