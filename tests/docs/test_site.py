@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from html import unescape
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from support.browser import DESKTOP, PHONE, chromium, served, visiting
 from support.environments import require
 from support.project import ROOT
+from support.selection import with_all
 from support.source import MODULES
 
 if TYPE_CHECKING:
@@ -30,9 +32,15 @@ pytestmark = pytest.mark.xdist_group("site")
 
 BUILD = ROOT / "docs/site/build.py"
 
-#: One page of each kind; ``--all`` opens every page.
+#: Pages that the small site has as they are, one of each kind. Of the others, it has the headings.
+WHOLE = ("index", "protocol", "outputs", "decisions/index")
+
+#: Packages that the small site documents.
+PACKAGES = ("commitlog", "commitlog.outputs")
+
+#: One page of each kind; ``--all`` opens every page of the whole site.
 KINDS = (
-    *("index.html", "protocol.html", "benchmarks.html"),
+    *("index.html", "protocol.html", "outputs.html"),
     *("decisions/index.html", "deploy/README.html", "api/commitlog.html"),
 )
 
@@ -55,13 +63,56 @@ def _build(program: Path, into: Path, *options: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+_FENCE = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+
+
+def _small_checkout(root: Path) -> Path:
+    """Make a checkout with a part of the pages and of the reference; return its program."""
+    shutil.copytree(BUILD.parent, root / "docs/site", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, constant in (("reference", f"PACKAGES = {PACKAGES}"), ("plots", "PLOTS = ()")):
+        file = root / f"docs/site/{name}.py"
+        file.write_text(f"{file.read_text()}\n{constant}\n")
+    shutil.copytree(ROOT / "docs/diagrams", root / "docs/diagrams")
+    (root / "commitlog").mkdir()
+    pages = [file for file in (ROOT / "docs").glob("*.md") if file.name != "package.md"]
+    pages += [ROOT / "docs/decisions/index.md", ROOT / "deploy/README.md", ROOT / "CHANGES.md"]
+    for page in pages:
+        copy = root / page.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        name = page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
+        text = page.read_text()
+        if name not in (*WHOLE, "deploy/README"):
+            headings = [line for line in _FENCE.sub("", text).splitlines() if re.match("#+ ", line)]
+            text = "\n\n".join(headings) + "\n"
+        copy.write_text(_LINK.sub(partial(_kept_link, page, pages), text))
+    return root / "docs/site/build.py"
+
+
+def _kept_link(page: Path, pages: Sequence[Path], link: re.Match[str]) -> str:
+    """Return a link, or only its text if the target is not in the small checkout."""
+    target = (page.parent / link[2].partition("#")[0]).resolve()
+    kept = link[2][0] == "#" or "://" in link[2] or target in pages or target.suffix == ".dot"
+    return link[0] if kept else link[1]
+
+
+def _built(program: Path, into: Path) -> Path:
+    done = _build(program, into)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return into / "html"
+
+
 @pytest.fixture(scope="module")
 def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site. A warning of Sphinx fails the build."""
-    directory = tmp_path_factory.mktemp("docs")
-    done = _build(BUILD, directory)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return directory / "html"
+    """A small site: some pages, and the reference of some packages."""
+    directory = tmp_path_factory.mktemp("small")
+    return _built(_small_checkout(directory / "checkout"), directory / "out")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site. A warning of Sphinx fails the build."""
+    return _built(BUILD, tmp_path_factory.mktemp("docs"))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +124,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def url(html: Path) -> Iterator[str]:
-    """The URL of the built site."""
+    """The URL of the small site."""
     with served(html) as found:
         yield found
 
@@ -103,13 +154,12 @@ def test_a_page_opens_without_errors_and_fits_a_phone(path: str, browser: Browse
 
 
 @pytest.mark.all
-def test_every_page_opens_without_errors_and_fits_a_phone(
-    browser: Browser, url: str, html: Path
-) -> None:
+def test_every_page_opens_without_errors_and_fits_a_phone(browser: Browser, whole: Path) -> None:
     """The same for all pages on a phone, also those of the reference, the index and the search."""
-    paths = [path.relative_to(html).as_posix() for path in sorted(html.rglob("*.html"))]
+    paths = [path.relative_to(whole).as_posix() for path in sorted(whole.rglob("*.html"))]
     assert set(KINDS) <= set(paths)
-    assert not _problems(browser, url, paths, [PHONE])
+    with served(whole) as url:
+        assert not _problems(browser, url, paths, [PHONE])
 
 
 def _entries(html: Path) -> list[tuple[str, str]]:
@@ -119,9 +169,10 @@ def _entries(html: Path) -> list[tuple[str, str]]:
     return [(kind, name) for name, kind, priority, *_ in lines if priority != "-1"]
 
 
-def test_each_public_name_has_one_entry(html: Path) -> None:
+@pytest.mark.all
+def test_each_public_name_has_one_entry(whole: Path) -> None:
     """A name that two packages export has its entry in one of them, and no other name has one."""
-    entries = [name for kind, name in _entries(html) if kind.startswith("py:")]
+    entries = [name for kind, name in _entries(whole) if kind.startswith("py:")]
     spellings = defaultdict(set)
     for package in PUBLIC.keys() - NO_PAGE:
         for name in PUBLIC[package].exports:
@@ -130,7 +181,7 @@ def test_each_public_name_has_one_entry(html: Path) -> None:
     counts = {min(names): len(names & set(entries)) for names in spellings.values()}
     assert counts == dict.fromkeys(counts, 1)
     assert len(entries) == len(set(entries))
-    packages = {name for kind, name in _entries(html) if kind == "py:module"}
+    packages = {name for kind, name in _entries(whole) if kind == "py:module"}
     public = {f"{package}.{name}" for package in packages for name in _exports(package)} | packages
     others = [name for name in entries if name not in public and name.rpartition(".")[0] not in public]
     assert not others
@@ -161,18 +212,23 @@ def test_a_name_on_a_page_leads_to_its_entry(page: str, entry: str, html: Path) 
 DRAWINGS = sorted((ROOT / "docs/diagrams").glob("*.dot"))
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.stem)
-def test_a_drawing_replaces_the_link_to_its_text(drawing: Path, html: Path) -> None:
+@pytest.mark.parametrize(
+    ("drawing", "site"),
+    [("commit", "html"), ("lease", "html"), *(with_all(each.stem, "whole") for each in DRAWINGS)],
+)
+def test_a_drawing_replaces_the_link_to_its_text(
+    drawing: str, site: str, request: pytest.FixtureRequest
+) -> None:
     """The page has the drawing, and its description for readers who do not see it."""
-    [page] = [
-        page for page in (ROOT / "docs").glob("*.md") if f"(diagrams/{drawing.name})" in page.read_text()
-    ]
-    description = " ".join(re.findall(r"^// (.*)$", drawing.read_text(), re.MULTILINE))
+    html: Path = request.getfixturevalue(site)
+    source = f"diagrams/{drawing}.dot"
+    [page] = [page for page in (ROOT / "docs").glob("*.md") if f"({source})" in page.read_text()]
+    comments = re.findall(r"^// (.*)$", (ROOT / "docs" / source).read_text(), re.MULTILINE)
     text = (html / page.with_suffix(".html").name).read_text()
-    [image] = re.findall(rf"<img [^>]*{drawing.stem}\.svg[^>]*>", text)
-    assert f'alt="{description}"' in unescape(image)
-    assert f"diagrams/{drawing.name}" not in text
-    assert "<svg" in (html / f"_images/{drawing.stem}.svg").read_text()
+    [image] = re.findall(rf"<img [^>]*{drawing}\.svg[^>]*>", text)
+    assert f'alt="{" ".join(comments)}"' in unescape(image)
+    assert source not in text
+    assert "<svg" in (html / f"_images/{drawing}.svg").read_text()
 
 
 def test_the_drawing_of_a_lease_has_the_states_of_the_table() -> None:
@@ -197,13 +253,14 @@ def test_the_drawing_of_a_commit_has_the_steps_and_crashes_of_the_tables() -> No
     assert re.findall(r"crash (\d)\"", drawing) == re.findall(r"^\| (\d): ", crashes, re.MULTILINE)
 
 
-def test_plots_are_on_their_pages(html: Path) -> None:
+@pytest.mark.all
+def test_plots_are_on_their_pages(whole: Path) -> None:
     """Each suite of benchmarks has its plot below the table of its figures."""
-    pages = {page: page.read_text() for page in html.glob("*.html")}
+    pages = {page: page.read_text() for page in whole.glob("*.html")}
     for name in ("conditional-writes", "committers-on-s3", "ingest-rates", "rename-times", "checks"):
-        assert f"_images/{name}.svg" in pages[html / "benchmarks.html"]
-    assert "_images/cost.svg" in pages[html / "cost.html"]
-    assert "_images/log.svg" in pages[html / "namespace.html"]
+        assert f"_images/{name}.svg" in pages[whole / "benchmarks.html"]
+    assert "_images/cost.svg" in pages[whole / "cost.html"]
+    assert "_images/log.svg" in pages[whole / "namespace.html"]
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -271,7 +328,7 @@ def _pages(root: Path) -> Path:
     ("page", "text", "message"),
     [
         ("docs/index.md", "# First\n\n* [Second](second.md)\n", "second"),
-        ("docs/other.md", "# Other\n", "toctree"),
+        with_all("docs/other.md", "# Other\n", "toctree"),
         ("CHANGES.md", "# Changes\n\n[A drawing](docs/bad.dot)\n", "syntax error in line 2"),
     ],
     ids=["a link without a target", "a page that is not listed", "a drawing with an error"],
@@ -286,6 +343,7 @@ def test_a_warning_fails_the_build(page: str, text: str, message: str, tmp_path:
     assert message in done.stderr
 
 
+@pytest.mark.all
 def test_links_to_other_hosts_are_checked_on_request(tmp_path: Path) -> None:
     """With ``--external-links`` a link to a missing page of another server is an error."""
     program = _pages(tmp_path / "checkout")

@@ -121,6 +121,7 @@ def test_a_checkpoint_round_trips() -> None:
     assert checkpoints(store).load() == STATE
 
 
+@pytest.mark.all
 def test_a_checkpoint_with_an_invalid_field_is_skipped() -> None:
     """For any value of a field, the checkpoint is valid, or it is skipped."""
     for lines in replaced(LINES):

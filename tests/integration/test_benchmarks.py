@@ -327,7 +327,7 @@ def test_reading_a_log_is_measured_with_one_thread_and_with_many(tmp_path: Path)
     )
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 @pytest.mark.servers
 @pytest.mark.spark
 @pytest.mark.timeout(900)

@@ -187,10 +187,11 @@ def _job(site: Site, visibility: Visibility, leases: bool, files: int) -> None:
     ("visibility", "leases", "files"),
     [
         *((visibility, False, 2) for visibility in ("listed", "logged")),
-        *((visibility, True, 1) for visibility in ("listed", "logged")),
+        ("listed", True, 1),
+        with_all("logged", True, 1),
         with_all("listed", True, 100),
         in_campaigns("logged", True, 100),
-        with_all("listed", False, 1_001),
+        in_campaigns("listed", False, 1_001),
         in_campaigns("logged", False, 1_001),
     ],
 )
@@ -202,6 +203,16 @@ def test_jobs(site: Site, visibility: Visibility, leases: bool, files: int) -> N
     expected = 10 * operations.output_job(files, visibility=visibility, leases=leases)
     assert _rounded(usage) == _rounded(expected)
     assert site.meter.largest_item < 1_024
+
+
+@pytest.mark.all
+def test_a_job_of_more_files_than_a_request_takes(site: Site) -> None:
+    """Nine jobs of one file and one of 1,001, in a whole period between two checkpoints."""
+    for _ in range(20):
+        _job(site, "listed", False, 1)
+    usage = site.usage_of(lambda: [_job(site, "listed", False, n) for n in (1_001, *[1] * 9)])
+    expected = 9 * operations.output_job(1) + operations.output_job(1_001)
+    assert _rounded(usage) == _rounded(expected)
 
 
 def _rounded(usage: Usage) -> Usage:
@@ -224,7 +235,9 @@ def _namespace(site: Site, *, log: bool, leases: bool) -> Namespace:
     )
 
 
-@pytest.mark.parametrize(("log", "leases"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("log", "leases"), [with_all(False, False), with_all(True, False), (True, True)]
+)
 def test_names(site: Site, log: bool, leases: bool) -> None:
     """Each operation on a path of three names."""
     with closing(_namespace(site, log=log, leases=leases)) as lake:
@@ -270,7 +283,7 @@ def _stored(number: int) -> Data:
 
 
 @pytest.mark.parametrize(
-    ("files", "notified"), [(1, False), (10, False), (250, False), (1, True), (45, True)]
+    ("files", "notified"), [(1, False), (10, False), with_all(250, False), (1, True), with_all(45, True)]
 )
 def test_epochs(site: Site, files: int, notified: bool) -> None:
     """An epoch of new files, and one without any."""

@@ -25,7 +25,7 @@ def select_examples(expression: str) -> bool:
 
 
 def examples(few: int, many: int) -> int:
-    """Return the number of examples of a test of Hypothesis: `many` with ``--all``, else `few`."""
+    """Return a number of examples, seeds or rounds of a test: `many` with ``--all``, else `few`."""
     return many if _takes_all else few
 
 

@@ -209,6 +209,7 @@ _CONTRASTS = """() => {
 }"""
 
 
+@pytest.mark.all
 def test_the_page_in_chromium(site: Site, page: Path) -> None:
     """It loads nothing else, fits on a desktop and a phone, and shows its charts, light and dark."""
     site.dead_job()

@@ -23,7 +23,7 @@ def test_each_job_is_there_once_and_whole_or_not_at_all(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Jobs that are reported as committed are there; a job of several drivers has the rows of one."""
-    server: Any = request.getfixturevalue("juicefs" if kind == "leased" else "seaweedfs")
+    server: Any = request.getfixturevalue("juicefs" if kind == "leased" else "ministack")
     url = f"s3://{server.new_bucket()}/out"
     direct = dict(server.options)
     if kind == "leased":

@@ -22,6 +22,7 @@ from commitlog.tables.open import open_table
 from commitlog.testing.proxy import Hazard, Proxy
 from support.exclusive_creator import Race, content
 from support.project import environment
+from support.selection import with_all
 
 pytestmark = pytest.mark.servers
 
@@ -164,7 +165,7 @@ def races(options: dict[str, Any], directory: str, names: list[str], ways: list[
 
 @pytest.mark.parametrize(
     ("server", "killed"),
-    [("juicefs", 1), ("seaweedfs", 0), pytest.param("ministack", 1, marks=pytest.mark.all)],
+    [("juicefs", 1), with_all("seaweedfs", 0), ("ministack", 1)],
     ids=str,
 )
 def test_one_creator_wins_each_object(server: str, killed: int, request: pytest.FixtureRequest) -> None:

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.project import ROOT, environment
 
 
+@pytest.mark.all
 def test_the_example_loses_no_row(tmp_path: Path) -> None:
     """Two writers append to one table in a directory, and each row is there once."""
     program = ROOT / "examples" / "iceberg_catalog.py"

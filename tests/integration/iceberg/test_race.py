@@ -17,6 +17,7 @@ from commitlog.testing.proxy import Hazard, Proxy
 from support.commit import proven
 from support.iceberg import lease_table, records_url, s3_properties, threads_end  # noqa: F401
 from support.iceberg_writer import STEPS, Writer
+from support.selection import with_all
 
 pytestmark = pytest.mark.servers
 
@@ -32,7 +33,7 @@ HAZARDS = (
 APPENDS = 4
 
 
-@pytest.mark.parametrize("kind", ["native", "leased"])
+@pytest.mark.parametrize("kind", ["native", with_all("leased")])
 def test_no_append_is_lost_or_doubled(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 import lance_append
 
 
+@pytest.mark.all
 def test_the_example_appends_each_row_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two processes, two rows each, in a directory."""
     assert lance_append.main(str(tmp_path / "lake"), count=2) == 4

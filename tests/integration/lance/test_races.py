@@ -20,6 +20,7 @@ from lance_namespace import DescribeTableRequest
 
 from commitlog.testing.proxy import Hazard, Proxy
 from support.lance_writer import Job, Outcomes, open_namespace, race
+from support.selection import examples
 
 pytestmark = [pytest.mark.servers, pytest.mark.filterwarnings("ignore::UserWarning:lance")]
 
@@ -121,6 +122,7 @@ def _no_row_is_lost(
     assert counts["committed"] <= counts["rows"] <= counts["committed"] + counts["unknown"]
 
 
+@pytest.mark.all
 def test_no_row_is_lost_under_leases(ignoring: Race, capsys: pytest.CaptureFixture[str]) -> None:
     """Each committed row is there once, on a store that ignores preconditions, under faults."""
     _no_row_is_lost(ignoring, 4, 8, capsys, "JuiceFS, leases")
@@ -128,7 +130,7 @@ def test_no_row_is_lost_under_leases(ignoring: Race, capsys: pytest.CaptureFixtu
 
 def test_no_row_is_lost_natively(enforcing: Race, capsys: pytest.CaptureFixture[str]) -> None:
     """Each committed row is there once, on a store that enforces preconditions, under faults."""
-    _no_row_is_lost(enforcing, 4, 8, capsys, "SeaweedFS, native")
+    _no_row_is_lost(enforcing, 4, examples(4, 8), capsys, "SeaweedFS, native")
 
 
 @pytest.mark.campaign

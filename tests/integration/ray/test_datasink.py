@@ -153,7 +153,7 @@ def test_writers_race_through_an_unreliable_network(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Two writers at a time: each job is there once and whole, with the rows of one writer."""
-    server: Any = request.getfixturevalue("juicefs" if kind == "leased" else "seaweedfs")
+    server: Any = request.getfixturevalue("juicefs" if kind == "leased" else "ministack")
     url = f"s3://{server.new_bucket()}/out"
     direct = dict(server.options)
     if kind == "leased":

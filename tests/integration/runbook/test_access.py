@@ -161,6 +161,7 @@ class Gateway:
         self._listener.close()
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_probe_report_outdated(
     ministack: Ministack, juicefs: Juicefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

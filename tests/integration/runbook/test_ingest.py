@@ -170,6 +170,7 @@ def test_a_corrected_file_is_delivered_as_a_whole(site: Site) -> None:
     assert found == Counter(b"12") + Counter(b"12345678")
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_input_not_reachable(remote: Site) -> None:
     """The bucket is deleted, and comes back with another file."""

@@ -153,6 +153,7 @@ def test_table_of_names_lost(site: Site) -> None:
     assert site.tree() == FILES
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_table_of_names_restored_to_an_earlier_time(site: Site) -> None:
     """All changes since the backup are back."""
@@ -166,6 +167,7 @@ def test_table_of_names_restored_to_an_earlier_time(site: Site) -> None:
     assert site.tree() == newest
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_store_restored_to_an_earlier_time(site: Site) -> None:
     """The content that was written since is lost, and nothing else."""
@@ -318,6 +320,7 @@ def test_trash_full(local: Site) -> None:
     assert local.tree() == {"b/3": b"new"}
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_job_of_a_namespace_died(site: Site) -> None:
     """Nothing of the job is there, and it can run again."""
@@ -341,6 +344,7 @@ def test_job_of_a_namespace_died(site: Site) -> None:
     assert site.tree() == {**FILES, "daily/part-0": b"rows"}
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_two_namespaces_on_one_store(site: Site) -> None:
     """Neither changes the other."""

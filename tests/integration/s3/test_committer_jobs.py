@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
+from attrs import evolve
 
+from commitlog.commit import probe_cache
+from commitlog.commit.probe import probe
+from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.connect import connect
 from commitlog.errors import JobAborted, OutcomeUnknown
 from commitlog.oplog.codec import Document
@@ -14,6 +19,7 @@ from commitlog.outputs import Output
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.publishing import Publisher
 from commitlog.spark.committer.jobs import JobCommitter
+from commitlog.stores.api import ObjectStore
 from support.committer_jobs import Bucket, Driver, agent
 from support.outputs import Death
 from support.servers import Seaweedfs
@@ -21,6 +27,23 @@ from support.servers import Seaweedfs
 pytestmark = [pytest.mark.servers, pytest.mark.all]
 
 NewAgent = Callable[..., JobCommitter]
+
+
+#: What the server enforces, by the kind of request.
+_measured: dict[Kind, ProbeReport] = {}
+
+
+@pytest.fixture(autouse=True)
+def _probe_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probe the server for the first agent only. All of its buckets behave alike."""
+
+    def remembered(store: ObjectStore, *, kinds: list[Kind], **options: Any) -> ProbeReport:
+        [kind] = kinds
+        if kind not in _measured:
+            _measured[kind] = probe(store, kinds=[kind], **options)
+        return evolve(_measured[kind], url=store.url)
+
+    monkeypatch.setattr(probe_cache, "probe", remembered)
 
 
 @pytest.fixture

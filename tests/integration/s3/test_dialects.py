@@ -230,6 +230,7 @@ def test_versioning_that_begins_after_the_probe_is_noticed(opened: Open, vendor:
     assert len(fake.requests) == before
 
 
+@pytest.mark.all
 def test_one_of_many_writers_wins(opened: Open) -> None:
     """Each vendor's condition, with racing clients that share a table."""
     for vendor in PROMISED:

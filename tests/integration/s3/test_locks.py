@@ -26,11 +26,15 @@ from commitlog.locks import LOCK_SCHEMA, FencedStore, Lock, LockSettings
 from commitlog.tables import open_table
 from commitlog.testing.proxy import Action, Hazard, Proxy
 from support.commit import proven
+from support.selection import examples
 
 #: One machine, so one clock.
 SETTINGS = LockSettings(timeout=3, max_clock_skew_rate=1, test_interval=0.02)
 
 LINES = "lines"
+
+#: Workers of a race.
+PROCESSES = examples(4, 8)
 
 _ACTIONS: tuple[Action, ...] = ("drop_request", "drop_response", "duplicate", "fail", "delay")
 
@@ -146,9 +150,9 @@ def natively(server: Any, proxy: Proxy) -> dict[str, Any]:
 
 @pytest.mark.servers
 def test_no_update_is_lost_on_a_server_that_enforces_conditions(ministack: Any) -> None:
-    """Eight processes, the lock in the store, natively: the late write of a ninth is refused."""
+    """Several processes, the lock in the store, natively: the late write of another is refused."""
     with Proxy(ministack.endpoint_url) as proxy:
-        race(natively(ministack, proxy), proxy, processes=8, rounds=2)
+        race(natively(ministack, proxy), proxy, processes=PROCESSES, rounds=2)
 
 
 @pytest.mark.servers
@@ -167,7 +171,7 @@ def test_no_update_is_lost_on_a_server_that_ignores_conditions(juicefs: Any, tmp
             },
             "table": None,
         }
-        race(where, proxy, processes=8, rounds=2)
+        race(where, proxy, processes=PROCESSES, rounds=2)
 
 
 @pytest.mark.all

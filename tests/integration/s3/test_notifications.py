@@ -133,6 +133,7 @@ def test_a_bucket_tells_of_its_objects(ministack: Ministack, site: Site) -> None
     assert set(site.checkpoint.records.values()) == {1}
 
 
+@pytest.mark.all
 def test_hostile_messages_change_nothing(ministack: Ministack, site: Site) -> None:
     """Repeated, reordered, premature and late ones are deleted. Others are left to the queue."""
     with closing(site.open_queue()) as queue:

@@ -16,8 +16,10 @@ from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.errors import AlreadyExists, NotSupported, PreconditionFailed
 from commitlog.tables.open import open_table
+from support.selection import examples
 
-KEYS = 500
+#: Keys of a race.
+KEYS = examples(100, 500)
 
 
 def race(name: str, keys: int, url: str, arguments: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from commitlog.testing.sim import Fault
 from sim.exploration import Case
 from sim.iceberg.world import ONE, TWO, clean, commit, create, drop, find, rename, world_of
 from sim.nodes import in_sequence
-from support.selection import in_campaigns, with_all
+from support.selection import in_campaigns, with_all, with_all_but
 
 #: The target of renames.
 NEW = ("b", "new")
@@ -78,9 +78,9 @@ LONGEST = "two commits, any fault"
 
 
 def _cases() -> list[Any]:
-    first, *rest = SMALL
+    long = ("two commits, lost and repeated requests", "a clean-up beside a creation and a commit")
     longest = [in_campaigns(case) if case.name == LONGEST else with_all(case) for case in LARGE]
-    return [with_all(first), *rest, *longest]
+    return [*with_all_but(lambda case: case.name not in long, SMALL), *longest]
 
 
 @pytest.mark.parametrize("case", _cases(), ids=str)

@@ -18,7 +18,7 @@ from commitlog.testing.sim import Fault, explore
 from sim.exploration import Case
 from sim.oplog.actions import compact, decide_any, recover, run
 from sim.oplog.world import world_of
-from support.selection import one_in
+from support.selection import examples, with_all_but
 from worlds import run_seeds
 
 COMMITTED, ROLLED_BACK = Decision.COMMITTED, Decision.ROLLED_BACK
@@ -157,7 +157,17 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("case", one_in(3, SMALL), ids=str)
+#: Small worlds of the default run.
+QUICK = (
+    "an operation, two faults",
+    "an operation that fails and a recovery, any fault",
+    "a recovery beside a compaction, any fault",
+    "an operation and another decision, any fault",
+    *(case.name for case in SMALL if case.name.startswith("two deciders")),
+)
+
+
+@pytest.mark.parametrize("case", with_all_but(lambda case: case.name in QUICK, SMALL), ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
     """An operation is decided once, and every client gets that decision."""
     case.check(world_of, retention=RETENTION)
@@ -191,7 +201,9 @@ def test_a_long_stall_can_show_a_wrong_decision_for_a_moment() -> None:
     assert "a client got" in str(worst.error)
 
 
-@pytest.mark.parametrize(("kind", "runs"), [("effects", 600), ("opinions", 150)])
+@pytest.mark.parametrize(
+    ("kind", "runs"), [("effects", examples(200, 600)), ("opinions", examples(75, 150))]
+)
 def test_some_seeds(kind: str, runs: int) -> None:
     """The same holds in random worlds of three to five nodes with all faults."""
     report = run_seeds(f"oplog-{kind}", runs)

@@ -32,7 +32,7 @@ from commitlog.ingest import Pinned
 from commitlog.stores import ObjectData
 from support.input_files import Counting, pieces_of, pinned, slices
 from support.project import TESTS
-from support.selection import with_all
+from support.selection import in_campaigns, with_all
 
 
 def read(pinned: Pinned, lines: Lines, cuts: list[int]) -> list[tuple[int, bytes]]:
@@ -254,10 +254,10 @@ def test_lines_without_records_take_few_calls(kind: str, options: dict[str, str]
 @pytest.mark.parametrize(
     ("kind", "options", "line"),
     [
-        ("json", {}, b"\n"),
+        with_all("json", {}, b"\n"),
         with_all("csv", {}, b"\r\r\n"),
-        with_all("csv", {"multiLine": "true"}, b"\n"),
-        with_all("text", {}, b"\n"),
+        in_campaigns("csv", {"multiLine": "true"}, b"\n"),
+        in_campaigns("text", {}, b"\n"),
     ],
 )
 def test_lines_without_records_take_little_memory(

@@ -131,6 +131,7 @@ def test_with_ordered_keys_a_late_object_is_found_in_time() -> None:
     assert late(20_000, ordered=True, list_limit=5_000) <= 10
 
 
+@pytest.mark.all
 def test_a_limited_listing_has_a_constant_cost_per_call() -> None:
     """Each call lists the same number of pages. A longer history needs more calls."""
     small, large = (cost(history, list_limit=3_000) for history in (6_000, 20_000))
@@ -139,6 +140,7 @@ def test_a_limited_listing_has_a_constant_cost_per_call() -> None:
     assert small.calls < large.calls
 
 
+@pytest.mark.all
 def test_only_the_listing_grows_without_ordered_keys() -> None:
     """Without ordered keys, each batch lists the whole history, but does not keep it."""
     small, large = (cost(history) for history in (4_000, 20_000))

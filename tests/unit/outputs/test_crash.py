@@ -119,6 +119,7 @@ def test_a_reader_completes_the_job_of_a_dead_driver() -> None:
         audit(store)
 
 
+@pytest.mark.all
 def test_the_next_recovery_completes_one_that_died() -> None:
     """This holds for any request of the recovery, after a crash of the driver at any request."""
     for driver, _ in every_death(drive):

@@ -700,6 +700,7 @@ def test_a_listing_reads_each_directory_once(
 # -- crashes ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_a_process_killed_at_any_point_leaves_all_or_nothing(tmp_path: Path) -> None:
     """SIGKILL at each file operation of each mutation leaves a whole object or none, and no leaks."""
     memory = Path("/dev/shm")  # A kill needs no real disk, and fsync is fast there.
