@@ -138,7 +138,8 @@ def test_states_of_larger_worlds(place: str) -> None:
 @pytest.mark.parametrize("kind", ["table", "store", "broken", "semaphore"])
 def test_some_seeds(kind: str) -> None:
     """The same holds in random worlds of two to four nodes with all faults."""
-    report = run_seeds(f"locks-{kind}", examples(100, 250))
+    # In a store, a lost lock is rare.
+    report = run_seeds(f"locks-{kind}", 250 if kind == "store" else examples(100, 250))
     wanted = {
         *("acquire: held", "acquire: refused", "heartbeat: held"),
         *("heartbeat: lost", "release: done", "release: LockLost", "break: done"),
