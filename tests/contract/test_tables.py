@@ -13,6 +13,7 @@ from commitlog.errors import NotFound, TableNotFound, WrongTableSchema
 from commitlog.tables import Absent, Item, Key, Put, Table, TableSchema
 from commitlog.tables.open import open_table
 from commitlog.testing import check_table
+from support.selection import with_all
 
 LEASES = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl")
 SCHEMAS = (LEASES, TableSchema(hash_key="name"))
@@ -28,7 +29,7 @@ Opener = Callable[[TableSchema], Table]
         "memory",
         "sqlite",
         pytest.param("ministack", marks=pytest.mark.servers),
-        pytest.param("dynalite", marks=pytest.mark.servers),
+        with_all("dynalite", marks=[pytest.mark.servers]),
     ]
 )
 def kind(request: pytest.FixtureRequest) -> str:

@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from html import unescape
 from importlib.util import find_spec
@@ -43,6 +44,9 @@ KINDS = (
     *("index.html", "protocol.html", "outputs.html"),
     *("decisions/index.html", "deploy/README.html", "api/commitlog.html"),
 )
+
+#: Windows that load pages at the same time.
+WINDOWS = 6
 
 #: Packages that export names.
 PUBLIC = {module.name: module for module in MODULES.values() if module.is_package and module.exports}
@@ -135,15 +139,20 @@ def _problems(
     """Open pages in windows of some sizes; return their problems."""
     problems = []
     for size in sizes:
-        with visiting(browser, url, size) as visit:
-            for path in paths:
-                page = visit.open(path)
-                width = page.evaluate("document.documentElement.scrollWidth")
-                if width > size[0]:
-                    problems.append(f"{path}: {width} pixels wide in a window of {size[0]}")
-                if path != "search.html" and not page.locator("h1").first.is_visible():
-                    problems.append(f"{path}: no heading is visible in a window of {size[0]}")
-            problems += visit.problems
+        with ExitStack() as stack:
+            visits = [stack.enter_context(visiting(browser, url, size)) for _ in paths[:WINDOWS]]
+            for group in (paths[at : at + WINDOWS] for at in range(0, len(paths), WINDOWS)):
+                opened = list(zip(visits, group, strict=False))
+                for visit, path in opened:
+                    visit.begin(path)
+                for visit, path in opened:
+                    page = visit.settle()
+                    width = page.evaluate("document.documentElement.scrollWidth")
+                    if width > size[0]:
+                        problems.append(f"{path}: {width} pixels wide in a window of {size[0]}")
+                    if path != "search.html" and not page.locator("h1").first.is_visible():
+                        problems.append(f"{path}: no heading is visible in a window of {size[0]}")
+            problems += [problem for visit in visits for problem in visit.problems]
     return problems
 
 

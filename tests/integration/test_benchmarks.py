@@ -233,7 +233,7 @@ def test_written_files_have_the_reported_rows(tmp_path: Path) -> None:
     assert ids == list(range(columns.rows))
 
 
-@pytest.mark.all
+@pytest.mark.campaign
 @pytest.mark.servers
 def test_renames_are_reported_by_directory_size(tmp_path: Path) -> None:
     """A ratio's name has the measured sizes. If s3fs is installed, it is measured too."""

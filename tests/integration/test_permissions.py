@@ -110,7 +110,7 @@ def _steps_with(role: str, action: str, recorded: dict[str, dict[str, tuple[Site
 
 @pytest.mark.parametrize(
     ("role", "action"),
-    one_in(4, [(role, action) for role in ROLES for action in _actions(role)]),
+    one_in(8, [(role, action) for role in ROLES for action in _actions(role)]),
 )
 def test_an_operation_without_an_action_fails_whole(
     role: str, action: str, ministack: Ministack, recorded: Any

@@ -7,12 +7,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
+from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
 from commitlog.errors import CommitError
@@ -31,6 +33,7 @@ from commitlog.stores import (
 )
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
+from support.commit import proven
 from support.servers import Juicefs, Ministack
 
 #: Called with the name of a mutation, its path and a function that performs it; returns its result.
@@ -281,8 +284,12 @@ def on_server(name: str, commit: str) -> Callable[[pytest.FixtureRequest], Place
         opened.create()
         opened.close()
         bucket = store.new_bucket()
+        # What ministack enforces, see `support.servers`. Each test would probe its bucket otherwise.
+        kinds = [kind for kind in Kind if kind is not Kind.COPY_IF_ABSENT]
+        report = proven(*kinds, url=f"s3://{bucket}?{urlencode(store.options)}")
         return lambda: connect(
             f"s3://{bucket}",
+            probe_report=report if name == "ministack" else None,
             commit=commit,
             table=table,
             endpoint_url=store.endpoint_url,

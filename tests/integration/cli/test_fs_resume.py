@@ -22,6 +22,7 @@ from commitlog.errors import AccessDenied, OutcomeUnknown, Unavailable
 from commitlog.namespace import Namespace, OpenFile
 from support.cli_namespace import URL, Desk
 from support.namespace import atomic_links
+from support.selection import with_all
 from support.servers import Ministack
 
 FILES = 40
@@ -177,7 +178,7 @@ def test_a_failed_put_can_be_resumed(desk: Desk, here: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["put", "cp", "get"])
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("there", [False, with_all(True)])
 def test_a_failed_copy_can_be_resumed(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, command: str, there: bool
 ) -> None:
@@ -300,7 +301,7 @@ def run_interrupted(desk: Desk, program: str, number: int, *words: str) -> str:
     return messages
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, with_all(signal.SIGTERM), with_all(signal.SIGHUP)])
 def test_an_interrupted_put_can_be_resumed(desk: Desk, here: Path, number: int) -> None:
     """The message has the number of files, and the advice completes them."""
     messages = run_interrupted(desk, READING, number, "fs", "put", "a", f"{URL}/new")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.servers
 SHARED = ["shared-1", "shared-2"]
 
 
-@pytest.mark.parametrize("kind", ["leased", with_all("native")])
+@pytest.mark.parametrize("kind", [with_all("leased"), with_all("native")])
 def test_each_job_is_there_once_and_whole_or_not_at_all(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

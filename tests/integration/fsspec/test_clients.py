@@ -28,6 +28,7 @@ from commitlog.namespace import NAMESPACE_SCHEMA
 from commitlog.namespaces import create_namespace
 from commitlog.tables.open import open_table
 from support.project import ROOT
+from support.selection import with_all
 
 FRAME = pandas.DataFrame(
     {"number": range(30), "text": [f"ü{number}" for number in range(30)], "day": [1, 2, 3] * 10}
@@ -180,7 +181,7 @@ def test_duckdb_writes_and_reads(local: dict[str, str]) -> None:
     assert fs.ls("lake", detail=False) == ["lake/days", "lake/f.csv", "lake/f.parquet"]
 
 
-@pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, with_all(ProcessPoolExecutor)])
 def test_dask_writes_and_reads(local: dict[str, str], kind: type[Executor]) -> None:
     """In threads and in other processes. A rename makes the result visible."""
     frame: Any = dask.dataframe.from_pandas(FRAME, npartitions=3)

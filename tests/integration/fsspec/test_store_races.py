@@ -22,7 +22,7 @@ from commitlog.tables.open import open_table
 from commitlog.testing.proxy import Hazard, Proxy
 from support.exclusive_creator import Race, content
 from support.project import environment
-from support.selection import with_all
+from support.selection import in_campaigns
 
 pytestmark = pytest.mark.servers
 
@@ -165,7 +165,7 @@ def races(options: dict[str, Any], directory: str, names: list[str], ways: list[
 
 @pytest.mark.parametrize(
     ("server", "killed"),
-    [("juicefs", 1), with_all("seaweedfs", 0), ("ministack", 1)],
+    [("juicefs", 1), in_campaigns("seaweedfs", 0), ("ministack", 1)],
     ids=str,
 )
 def test_one_creator_wins_each_object(server: str, killed: int, request: pytest.FixtureRequest) -> None:
@@ -182,7 +182,7 @@ def test_one_creator_wins_each_object(server: str, killed: int, request: pytest.
         assert total["lost"] and total["lost"] + total["unknown"] >= len(names), total
 
 
-@pytest.mark.parametrize("server", ["juicefs", pytest.param("seaweedfs", marks=pytest.mark.all)])
+@pytest.mark.parametrize("server", ["juicefs", in_campaigns("seaweedfs")])
 def test_one_creator_wins_each_zarr_array(server: str, request: pytest.FixtureRequest) -> None:
     """The attributes of an array are those of the process that created it, and no other succeeded."""
     pytest.importorskip("zarr")

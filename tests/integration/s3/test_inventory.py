@@ -19,11 +19,12 @@ from commitlog.spark.inventory import open_inventory
 from commitlog.stores import open_store
 from commitlog.urls import parse_store_url
 from support.inventory import inventory_of, write_inventory
+from support.selection import in_campaigns
 
 
 @pytest.mark.all
 @pytest.mark.servers
-@pytest.mark.parametrize("kind", ["ministack", "seaweedfs"])
+@pytest.mark.parametrize("kind", ["ministack", in_campaigns("seaweedfs")])
 def test_findings_are_those_of_one_process(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

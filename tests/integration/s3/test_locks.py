@@ -26,7 +26,7 @@ from commitlog.locks import LOCK_SCHEMA, FencedStore, Lock, LockSettings
 from commitlog.tables import open_table
 from commitlog.testing.proxy import Action, Hazard, Proxy
 from support.commit import proven
-from support.selection import examples
+from support.selection import examples, in_campaigns
 
 #: One machine, so one clock.
 SETTINGS = LockSettings(timeout=3, max_clock_skew_rate=1, test_interval=0.02)
@@ -176,7 +176,7 @@ def test_no_update_is_lost_on_a_server_that_ignores_conditions(juicefs: Any, tmp
 
 @pytest.mark.all
 @pytest.mark.servers
-@pytest.mark.parametrize("server", ["ministack", "dynalite"])
+@pytest.mark.parametrize("server", ["ministack", in_campaigns("dynalite")])
 def test_no_update_is_lost_with_the_lock_in_dynamodb(
     server: str, ministack: Any, request: pytest.FixtureRequest
 ) -> None:

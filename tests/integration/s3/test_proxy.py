@@ -404,6 +404,7 @@ def _settled(proxy: Proxy) -> Counter[Strike]:
     return proxy.strikes()
 
 
+@pytest.mark.all
 def test_a_reset_comes_before_the_request_arrives(proxy: Proxy, echo: _EchoServer) -> None:
     """The client gets the reset at once, and the server executes the request later."""
     proxy.inject(Fault(kind="PUT", action="reset", path="/late", seconds=_LATE))
@@ -444,6 +445,7 @@ def test_a_duplicate_follows_its_request_directly(proxy: Proxy, echo: _EchoServe
     assert proxy.strikes() == {Strike("PUT", "duplicate", 200): 1}
 
 
+@pytest.mark.all
 def test_a_late_duplicate_comes_after_the_response(proxy: Proxy, echo: _EchoServer) -> None:
     """The client already has its response, and the response to the duplicate is dropped."""
     proxy.inject(Fault(kind="PUT", action="duplicate", seconds=_LATE))

@@ -210,6 +210,7 @@ def test_the_requests_of_the_file_system(
     assert threads_ended()
 
 
+@pytest.mark.all
 def test_reading_columns_of_parquet_costs_at_most_twice_the_requests(
     namespace: Namespace, system: CommitlogFileSystem, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,10 @@ FAULTS = (
 QUICK = (("native", Fault.LOST_RESPONSE), ("native", Fault.REPEATED))
 
 #: Faults under leases that only campaigns have: the worlds of leases have them, too.
-LONG = (Fault.FAILED_AFTER, Fault.REPEATED, Fault.DUPLICATED, Fault.CONFLICT, Fault.LOST_REQUEST)
+LONG = (
+    *(Fault.FAILED_AFTER, Fault.REPEATED, Fault.DUPLICATED, Fault.CONFLICT),
+    *(Fault.LOST_REQUEST, Fault.DELAYED),
+)
 
 
 def _cases() -> list[Any]:

@@ -177,10 +177,15 @@ def _pair(first: str, second: str, **options: Any) -> Case:
     )
 
 
-@pytest.mark.parametrize(
-    "first",
-    with_all_but(lambda name: name in ("rename directory over", "delete with all"), PAIRED),
-)
+@pytest.mark.parametrize(("one", "other"), list(zip([*PAIRED][::2], [*PAIRED][1::2], strict=False)))
+def test_states_of_some_pairs(one: str, other: str) -> None:
+    """Each operation and one other: the result is that of some order of the two."""
+    _pair(one, other).check(world_of)
+
+
+#: The pairs of "link" are those of "create" with other requests.
+@pytest.mark.all
+@pytest.mark.parametrize("first", [in_campaigns(n) if n == "link" else n for n in PAIRED])
 def test_states_of_two_operations(first: str) -> None:
     """Two operations, in any order of their requests, have the result of some order of the two."""
     for one, other in PAIRS:
@@ -379,12 +384,27 @@ LARGE = [
 ]
 
 
-#: A job that makes a directory is explored by default, and one that replaces a directory with ``--all``.
-#: One that adds to a directory takes longest, and has no other steps than these.
 MAKES, ADDS, REPLACES = PUBLISHED
 
 
-@pytest.mark.parametrize("case", [MAKES, with_all(REPLACES), in_campaigns(ADDS)], ids=str)
+def _with_some_faults(case: Case) -> Case:
+    name = f"{case.name.removesuffix(', any fault')}, a crash or a lost answer"
+    return evolve(
+        case, name=name, faults=(Fault.CRASHED, Fault.LOST_RESPONSE), expected=("publish: done",)
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        _with_some_faults(MAKES),
+        with_all(MAKES),
+        with_all(_with_some_faults(REPLACES)),
+        in_campaigns(ADDS),
+        in_campaigns(REPLACES),
+    ],
+    ids=str,
+)
 def test_states_of_published_jobs(case: Case) -> None:
     """After each request, a job is visible completely or not at all, and its driver knows which."""
     case.check(world_of)

@@ -506,6 +506,8 @@ LONG = (
     "a batch, a job of its id, and a job of the id of the batch before",
     "two agents that commit one job with other uploads",
     "two drivers of one job, a crash",
+    "a driver and a reader, a crash",
+    "a compaction, any fault",
     "two drivers that require an empty output",
     "a compaction and a driver that overwrites the output",
     "jobs that share a record, and a driver of one of them",

@@ -17,6 +17,7 @@ from commitlog.namespace.partitioned.listing import ListedRange, objects_in, ran
 from commitlog.paths import check_path
 from commitlog.stores.api import ObjectInfo, Page
 from commitlog.stores.memory import MemoryStore
+from support.selection import one_in
 
 
 class PagedStore(MemoryStore):
@@ -116,7 +117,7 @@ SHAPES: dict[str, Callable[[Random], Iterable[str]]] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", one_in(3, SHAPES))
 def test_ranges_have_about_the_same_size(shape: str) -> None:
     """A prefix without a delimiter below it is divided, too; and few pages are listed for that."""
     store = filled(SHAPES[shape](Random(1)))

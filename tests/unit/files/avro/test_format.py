@@ -397,6 +397,7 @@ def test_a_large_dictionary_of_xz_is_refused() -> None:
     assert refused(made(_record("r", "long"), (100, packed), codec=b"xz"), "row 0") == 0
 
 
+@pytest.mark.all
 def test_a_large_header_is_refused() -> None:
     """The number of its entries is bounded, and their lengths by the size of the file."""
     many = b"Obj\x01" + _long(2**40) + b"\x00\x00" * 5000
