@@ -191,8 +191,7 @@ LEAST = {
 
 def _pairs_under_leases() -> list[Any]:
     cases = [Case(mode="lease", calls=pair, least=LEAST.get(pair, 12_000)) for pair in PAIRS]
-    # Copies and creations take leases alike.
-    return [with_all(case) if case.calls in SOME[:3] else in_campaigns(case) for case in cases]
+    return [with_all(case) if case.calls in SOME else in_campaigns(case) for case in cases]
 
 
 @pytest.mark.parametrize("case", _pairs_under_leases(), ids=str)

@@ -109,7 +109,6 @@ ONE_FAULT = ("an adoption", "a sweep", "a collection")
 #: Operations that represent the others with two faults: one of each kind of change.
 TWO_FAULTS = (
     "a new file",
-    "a stream",
     "directories",
     "a rename of a file over another",
     "a replacement of a directory",

@@ -499,7 +499,6 @@ LARGE = [
 
 #: Worlds with many states that run only with ``--all``, because other worlds cover their rules.
 LONG = (
-    "a driver and a recovery, a crash",
     "a driver and a recovery that cannot publish",
     "a driver by lease, any fault",
     "a driver and gc in a logged output",
@@ -516,9 +515,14 @@ LONG = (
     "a driver in a busy output and an abort from elsewhere, a crash",
 )
 
-#: Those with the most states, which campaigns explore. A slow driver with S3A beside gc has the steps of
-#: the first, and a group of jobs beside a driver of one of them has those of the second.
-LONGEST = ("a driver with S3A and gc", "two groups of jobs, one job in both")
+#: Those with the most states, which campaigns explore. Others have their steps: a slow driver with S3A
+#: beside gc, a group of jobs beside a driver of one of them, and jobs that share a record beside a
+#: recovery.
+LONGEST = (
+    "a driver with S3A and gc",
+    "two groups of jobs, one job in both",
+    "a driver and a recovery, a crash",
+)
 
 
 def _small() -> list[Any]:
