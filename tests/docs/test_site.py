@@ -272,7 +272,7 @@ def test_plots_are_on_their_pages(whole: Path) -> None:
     assert "_images/log.svg" in pages[whole / "namespace.html"]
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("size", [with_all(DESKTOP), PHONE], ids=["desktop", "phone"])
 def test_search_finds_a_name(size: tuple[int, int], browser: Browser, url: str) -> None:
     """A reader types `put_if_absent` into the search field, and the first result is its entry."""
     with visiting(browser, url, size) as visit:

@@ -77,6 +77,7 @@ def test_each_role_has_a_policy() -> None:
     assert {file.stem for file in _DIRECTORY.glob("*.json")} == ROLES.keys()
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("role", ROLES)
 def test_a_policy_allows_what_its_role_needs_and_nothing_else(
     role: str, recorded: dict[str, dict[str, tuple[Site, Gate]]]
@@ -108,6 +109,7 @@ def _steps_with(role: str, action: str, recorded: dict[str, dict[str, tuple[Site
     return [ROLES[role][name] for name, (_, gate) in recorded[role].items() if action in gate.actions]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("role", "action"),
     one_in(8, [(role, action) for role in ROLES for action in _actions(role)]),

@@ -79,6 +79,7 @@ def site(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- files -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
     """It has types and the Java sources of the committer, but no tests, test servers or demo."""
     package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "commitlog").rglob("*.py")}
@@ -90,6 +91,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
     assert not [name for name in files if re.search("server|demo|conftest|test_", name)]
 
 
+@pytest.mark.all
 def test_the_wheel_has_its_license_and_its_command(built: Built) -> None:
     """The license is Apache 2.0; the entry points are those of the command and of fsspec."""
     assert built.metadata["License"] == "Apache-2.0"
@@ -108,6 +110,7 @@ def test_the_wheel_has_its_license_and_its_command(built: Built) -> None:
     }
 
 
+@pytest.mark.all
 def test_the_source_distribution_can_be_tested_and_read(built: Built) -> None:
     """It has the tests, the demo, the benchmarks, the documentation and the script that runs them."""
     wanted = {"run", "README.md", "CHANGES.md", "LICENSE", "tests/conftest.py", "tests/floors.txt"}
@@ -129,6 +132,7 @@ def test_no_module_needs_the_dependencies_of_tests() -> None:
 # -- metadata ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_the_long_description_has_no_relative_links(built: Built) -> None:
     """Relative links would lead nowhere on an index. The text warns of the project of that name."""
     text = built.metadata.get_payload()
@@ -145,6 +149,7 @@ def test_the_readme_warns_of_the_other_project_in_few_lines() -> None:
     assert "Do not install both" in " ".join(lines)
 
 
+@pytest.mark.all
 def test_the_classifiers_name_the_interpreters_that_are_tested(built: Built) -> None:
     """The oldest of them is the minimum of `python_requires`."""
     prefix = "Programming Language :: Python :: 3."
@@ -154,6 +159,7 @@ def test_the_classifiers_name_the_interpreters_that_are_tested(built: Built) -> 
     assert built.metadata["Requires-Python"] == f">=3.{MINORS[0]}"
 
 
+@pytest.mark.all
 def test_the_extras_of_the_description_are_those_that_are_declared(built: Built) -> None:
     """Extras for the development of the project are left out."""
     text = str(built.metadata.get_payload())

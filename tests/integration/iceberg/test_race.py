@@ -33,7 +33,7 @@ HAZARDS = (
 APPENDS = 4
 
 
-@pytest.mark.parametrize("kind", ["native", with_all("leased")])
+@pytest.mark.parametrize("kind", [with_all("native"), with_all("leased")])
 def test_no_append_is_lost_or_doubled(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

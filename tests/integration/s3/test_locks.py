@@ -155,6 +155,7 @@ def test_no_update_is_lost_on_a_server_that_enforces_conditions(ministack: Any) 
         race(natively(ministack, proxy), proxy, processes=PROCESSES, rounds=2)
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_no_update_is_lost_on_a_server_that_ignores_conditions(juicefs: Any, tmp_path: Path) -> None:
     """The same holds under leases in SQLite."""

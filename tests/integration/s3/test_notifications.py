@@ -115,6 +115,7 @@ def waiting(ministack: Ministack, site: Site) -> dict[str, int]:
     return {"waiting": int(found[names[0]]), "hidden": int(found[names[1]])}
 
 
+@pytest.mark.all
 def test_a_bucket_tells_of_its_objects(ministack: Ministack, site: Site) -> None:
     """They are found with a HEAD for each, whatever else the bucket has. Keys are decoded."""
     site.put(*(f"in/old{number}" for number in range(30)))

@@ -16,7 +16,7 @@ from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.errors import AlreadyExists, NotSupported, PreconditionFailed
 from commitlog.tables.open import open_table
-from support.selection import examples
+from support.selection import examples, with_all
 
 #: Keys of a race.
 KEYS = examples(100, 500)
@@ -94,7 +94,7 @@ def test_a_race_on_a_server_that_enforces_conditions_has_one_winner(ministack: A
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("table", ["ministack", "dynalite", "sqlite"])
+@pytest.mark.parametrize("table", ["ministack", with_all("dynalite"), "sqlite"])
 def test_a_race_under_leases_on_a_server_has_one_winner(
     table: str, ministack: Any, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

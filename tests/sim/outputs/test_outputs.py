@@ -615,6 +615,7 @@ def digest(seed: int) -> str:
     return hashlib.sha256("\n".join(simulation.trace).encode()).hexdigest()
 
 
+@pytest.mark.all
 def test_a_seed_determines_the_trace_in_any_process() -> None:
     """A seed gives the same run, bit for bit, in processes that order sets differently."""
     code = "from sim.outputs.test_outputs import digest; print(*map(digest, range(40)))"

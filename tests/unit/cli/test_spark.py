@@ -71,6 +71,7 @@ def test_json(tmp_path: Path) -> None:
     assert json.loads(run("--json", "--spark", "2.4").stderr)["error"] == "NotSupported"
 
 
+@pytest.mark.all
 def test_the_jar_is_built_without_pyspark(tmp_path: Path) -> None:
     """An installation of Spark and Java suffice."""
     code = (
