@@ -52,7 +52,7 @@ def rounded(usage: Usage) -> dict[str, float]:
 
 
 @pytest.mark.spark
-@pytest.mark.campaign
+@pytest.mark.all
 @pytest.mark.timeout(900)
 def test_committers_of_spark(tmp_path: Path) -> None:
     """Each committer, with few files and with more, in a process without the session of other tests."""
