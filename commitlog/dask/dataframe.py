@@ -69,8 +69,9 @@ def to_commitlog(
         compute_kwargs: arguments of `dask.compute`, such as ``scheduler`` or ``retries``.
 
     Returns the commit record; with ``compute=False``, a `Delayed` that computes it. That one begins and
-    commits the job in tasks. Computed again, it returns the same record. It sends no heartbeats, and
-    if a task fails, `Output.recover` drops its files.
+    commits the job in tasks. Computed again, it returns the same record; without `job_id`, as long as
+    one of its files is in the output, or fewer than 1,000 attempts of others were decided since. It
+    sends no heartbeats, and if a task fails, `Output.recover` drops its files.
 
     Raises:
         ConfigurationError: an argument is wrong, or the rows do not fit the output.

@@ -203,6 +203,8 @@ class OutputWriter:
         """Begin the next attempt, or return the commit of this job.
 
         A commit of this writer or of a copy is returned; one of another writer only with ``skip``.
+        Without a job id, a commit is not found any more once none of its files is in the output, and
+        1,000 attempts of others were decided since (`commitlog.outputs.state.REMEMBERED`).
 
         Args:
             rows: as for `begin`.
