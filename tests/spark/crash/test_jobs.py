@@ -45,7 +45,7 @@ def test_a_driver_commits_after_its_job_was_aborted(spark: SparkSession, place: 
     ("place", "what"),
     [
         in_campaigns("local", "fail"),
-        ("local", "die"),
+        with_all("local", "die"),
         ("configured", "fail"),
         with_all("s3", "fail", marks=[pytest.mark.servers]),
         in_campaigns("s3", "die", marks=[pytest.mark.servers]),

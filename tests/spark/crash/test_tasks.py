@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 @pytest.mark.parametrize(
     ("place", "what"),
     [
-        *(("local", "die"), ("configured", "die")),
+        *(with_all("local", "die"), ("configured", "die")),
         with_all("s3", "die", marks=[pytest.mark.servers]),
         with_all("s3a", "die", marks=[pytest.mark.servers]),
         *(with_all("local", "fail"), in_campaigns("configured", "fail")),

@@ -466,7 +466,7 @@ FAULTS = {
         in_campaigns("the epoch is not known to be stored, and is not"),
         with_all("the epoch is not known to be stored, and is"),
         with_all("the claim is not known to be stored, and is"),
-        "a worker is killed in a slice",
+        with_all("a worker is killed in a slice"),
         in_campaigns("a worker fails between slices"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from attrs import define, evolve, field
 
 from commitlog import ConditionalStore, OperationLog
+from commitlog._util.retry import Backoff
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
@@ -79,7 +80,7 @@ def crowd() -> Iterator[Crowd]:
     table.create()
     store = open_store("memory://")
     log = OperationLog(ConditionalStore(open_store("memory://")), "log")
-    lake = Namespace(table, store, "lake", log=log)
+    lake = Namespace(table, store, "lake", log=log, backoff=Backoff(base=0.001, cap=0.001))
     lake.create()
     lake.make_directory("d/taken")
     yield Crowd(lake, table)
