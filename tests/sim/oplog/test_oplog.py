@@ -201,9 +201,7 @@ def test_a_long_stall_can_show_a_wrong_decision_for_a_moment() -> None:
     assert "a client got" in str(worst.error)
 
 
-@pytest.mark.parametrize(
-    ("kind", "runs"), [("effects", 600), ("opinions", examples(75, 150))]
-)
+@pytest.mark.parametrize(("kind", "runs"), [("effects", 600), ("opinions", examples(75, 150))])
 def test_some_seeds(kind: str, runs: int) -> None:
     """The same holds in random worlds of three to five nodes with all faults."""
     report = run_seeds(f"oplog-{kind}", runs)
