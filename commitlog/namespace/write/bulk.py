@@ -55,7 +55,7 @@ Made = TypeVar("Made")
 LINK_BATCH_SIZE = 40
 
 #: A transaction waits for the threads of the one before for this part of the time that that one took.
-_GATHER = 0.25
+_GATHER = 0.5
 
 #: Errors that concern all files of a transaction. Any other may concern some of them only.
 _OF_ALL = (AccessDenied, Fenced, OutcomeUnknown, Unavailable)
