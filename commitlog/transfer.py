@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import chain, islice
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from attrs import fields, frozen
 
@@ -47,7 +47,6 @@ __all__ = [
     "read_first_block",
     "read_slice",
     "sequential_reader",
-    "write_block",
 ]
 
 Item = TypeVar("Item")
@@ -56,9 +55,6 @@ R = TypeVar("R")
 
 #: The default number of bytes that are read or copied at a time.
 BLOCK_SIZE = PART_SIZE
-
-#: The number of bytes that are written to a local file at a time.
-_WRITE_SIZE = 256 * 1024
 
 #: The number of large files that are sent concurrently.
 _LARGE_FILES = 4
@@ -349,17 +345,6 @@ def sequential_reader(source: Source, block_size: int = BLOCK_SIZE) -> Sequentia
     Its blocks count like those of `read_blocks`, and are of the same version.
     """
     return SequentialReader(source.read, source.size, block_size=block_size, ahead=_read_ahead(source))
-
-
-def write_block(target: BinaryIO, block: bytes) -> int:
-    """Write a block to a local file, in pieces of 256 KiB; return its number of bytes.
-
-    For one write of 2 MiB or more, Linux takes two to five times the processor time (measured on ext4,
-    kernel 6.18; see docs/benchmarks.md).
-    """
-    for start in range(0, len(block), _WRITE_SIZE):
-        target.write(block[start : start + _WRITE_SIZE])
-    return len(block)
 
 
 def read_slice(source: Source, start: int | None, end: int | None) -> bytes:

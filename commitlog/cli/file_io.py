@@ -15,13 +15,13 @@ import click
 
 from commitlog.errors import AlreadyExists, CommitError, PreconditionFailed
 from commitlog.stores.api import ObjectInfo, same_etag
+from commitlog.stores.body import write_block
 from commitlog.transfer import (
     BLOCK_SIZE,
     Advance,
     OpenObject,
     read_blocks,
     read_first_block,
-    write_block,
 )
 
 if TYPE_CHECKING:

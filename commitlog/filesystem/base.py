@@ -30,7 +30,7 @@ from commitlog.filesystem.file import (
     wrap,
 )
 from commitlog.filesystem.ports import Info, Locations, Target
-from commitlog.transfer import write_block
+from commitlog.stores.body import write_block
 
 __all__ = ["BaseFileSystem"]
 

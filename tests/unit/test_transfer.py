@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import random
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +23,6 @@ from commitlog.transfer import (
     drop_files,
     link_files,
     read_blocks,
-    write_block,
 )
 from support.namespace import objects_in
 
@@ -294,22 +291,3 @@ def test_the_status_of_a_path(namespace: Namespace) -> None:
     assert at(namespace, "none").status() is None
     with pytest.raises(NotADirectory, match="commitlog://lake/d/f is a file"):
         NamespacePath(namespace=namespace, path="d/f", directory_only=True).status()
-
-
-# -- local files ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [0, 1, 256 * 1024, 1_000_001])
-def test_a_block_is_written_whole_in_small_pieces(size: int) -> None:
-    """No write is large, and the file has all bytes in their order."""
-    pieces: list[bytes] = []
-
-    class Target(io.RawIOBase):
-        def write(self, data: Any) -> int:
-            pieces.append(bytes(data))
-            return len(data)
-
-    block = random.Random(size).randbytes(size)
-    assert write_block(Target(), block) == size
-    assert b"".join(pieces) == block
-    assert all(len(piece) <= 256 * 1024 for piece in pieces)

@@ -21,7 +21,8 @@ from commitlog.cli.fs.sources import Source, namespace_source, read_file
 from commitlog.cli.output import json_option, print_json, progress_file
 from commitlog.cli.progress import Job, Progress, run_jobs, threads_option
 from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
-from commitlog.transfer import BLOCK_SIZE, Advance, write_block
+from commitlog.stores.body import write_block
+from commitlog.transfer import BLOCK_SIZE, Advance
 
 __all__ = ["cat", "get", "getmerge", "head", "tail"]
 

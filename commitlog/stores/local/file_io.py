@@ -8,11 +8,9 @@ import os
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["BUFFER", "copy_all", "full_sync", "read_range", "write_all"]
+from commitlog.stores.body import WRITE_SIZE
 
-#: Bytes moved at once through memory. For a write of 2 MiB or more, Linux takes longer in all: see
-#: docs/benchmarks.md.
-BUFFER: Final = 256 * 1024
+__all__ = ["copy_all", "full_sync", "read_range", "write_all"]
 
 #: Most bytes of one system call; Linux moves at most 2 GiB at a time.
 _MOST: Final = 1 << 30
@@ -33,7 +31,7 @@ def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
     """Write all of `data` at the file's position."""
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view[:BUFFER]) :]
+        view = view[os.write(fd, view[:WRITE_SIZE]) :]
 
 
 def copy_all(source: int, target: int) -> None:
@@ -44,7 +42,7 @@ def copy_all(source: int, target: int) -> None:
     except (AttributeError, OSError) as error:
         if getattr(error, "errno", errno.ENOSYS) not in _NO_COPY_FILE_RANGE:
             raise
-        while piece := os.read(source, BUFFER):
+        while piece := os.read(source, WRITE_SIZE):
             write_all(target, piece)
 
 

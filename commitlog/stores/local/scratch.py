@@ -21,7 +21,8 @@ from attrs import frozen
 
 from commitlog.errors import BucketNotFound, CommitError, ConfigurationError, NotFound, Unavailable
 from commitlog.stores.api import NONCE, Staged, StageWriter
-from commitlog.stores.local.file_io import BUFFER, full_sync
+from commitlog.stores.body import WRITE_SIZE, write_block
+from commitlog.stores.local.file_io import full_sync
 from commitlog.stores.local.index import Index, Row, Transaction, Upload
 from commitlog.stores.local.tree import RESERVED, Tree, explained, sync_directory
 
@@ -182,14 +183,14 @@ class LocalWriter(StageWriter):
             with explained(repr(path)), base.index.recording(durable=False) as transaction:
                 transaction.stage(record)
                 file = base.staged_file(record.upload_id)
-                self._sink = opened.enter_context(open(file, "xb", BUFFER))
+                self._sink = opened.enter_context(open(file, "xb", WRITE_SIZE))
             opened.pop_all()  # from here on, `finish` or `abort` closes it
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """See `StageWriter.write`."""
         self._check_open()
         with explained(repr(self._path)):
-            return self._sink.write(data)
+            return write_block(self._sink, memoryview(data).cast("B"))
 
     def finish(self) -> Staged:
         """See `StageWriter.finish`. Durable, if the store is."""
