@@ -25,7 +25,7 @@ new_lock = threading.Lock
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Most seconds that a batch waits for the callers of the one before.
+#: Most seconds that a batch waits for the callers of the previous one.
 _LONGEST_WAIT = 0.1
 
 #: Most keys whose last batch is remembered although no caller is there.
@@ -89,9 +89,9 @@ class Batcher(Generic[T, R]):
             such as by `KeyboardInterrupt`: what `work` has done is not known. An interrupt of a thread
             that waits concerns its own item only, which may be in the batch of another thread.
         most: maximum number of items of a batch.
-        gather: how long a batch may wait for the callers of the one before, as a part of the time that
-            that one took, counted from its end; 0.1 seconds at most. Callers that come back at once are
-            then all in one batch; otherwise one batch would have a part of them, and the next one the
+        gather: how long a batch may wait for the callers of the previous one, as a part of the time of
+            that batch, counted from its end; 0.1 seconds at most. So callers that come back at once are
+            all in one batch. Without the wait, one batch would have some of them, and the next one the
             others. 0: a batch begins at once.
         clock: measures the batches.
 
@@ -137,36 +137,38 @@ class Batcher(Generic[T, R]):
         with self._lock:
             queue = self._queues.setdefault(key, _Queue())
             queue.waiting.append(ticket)
-            first, queue.busy = not queue.busy, True
+            if not queue.busy:
+                ticket.woken.set()
+            queue.busy = True
             self._lock.notify_all()
-        if not first:
-            try:
-                ticket.woken.wait()
-            except BaseException:
-                self._leave(ticket, key, queue)
-                raise
+        try:
+            ticket.woken.wait()
+            if not ticket.done:
+                self._wait_for_callers(queue)
+        except BaseException:
+            self._leave(ticket, key, queue)
+            raise
         if not ticket.done:
             self._lead(key, queue)
         if isinstance(ticket.outcome, Exception):
             raise ticket.outcome
         return ticket.outcome  # type: ignore[return-value]
 
+    def _wait_for_callers(self, queue: _Queue[T, R]) -> None:
+        """Wait for a moment until as many items are there as the previous batch had callers."""
+        callers = min(queue.callers, self._most)
+        part = min(self._gather * queue.seconds, _LONGEST_WAIT)
+        seconds = queue.ended + part - self._clock.monotonic()
+        if seconds > 0:
+            with self._lock:
+                self._lock.wait_for(lambda: len(queue.waiting) >= callers, seconds)
+
     def _lead(self, key: Hashable, queue: _Queue[T, R]) -> None:
         """Work on the items that wait, the caller's first, and let the next waiting caller go on."""
-        batch: list[_Ticket[T, R]] = []
+        with self._lock:
+            batch, queue.waiting = queue.waiting[: self._most], queue.waiting[self._most :]
         began = self._clock.monotonic()
         try:
-            with self._lock:
-                try:
-                    part = min(self._gather * queue.seconds, _LONGEST_WAIT)
-                    self._wait_for_callers(queue, queue.ended + part - began)
-                    size = self._most
-                except BaseException:
-                    size = 1  # the caller's own; it is always the first
-                    raise
-                finally:
-                    batch, queue.waiting = queue.waiting[:size], queue.waiting[size:]
-            began = self._clock.monotonic()
             try:
                 outcomes: Sequence[R | Exception] = self._work([ticket.item for ticket in batch])
             except Exception as error:
@@ -201,12 +203,6 @@ class Batcher(Generic[T, R]):
             self._queues.pop(key, None)
         elif len(self._queues) > _REMEMBERED:
             self._queues = {key: each for key, each in self._queues.items() if each.busy}
-
-    def _wait_for_callers(self, queue: _Queue[T, R], seconds: float) -> None:
-        """Wait until as many items are there as callers lately, at most so many seconds."""
-        callers = min(queue.callers, self._most)
-        if seconds > 0 and len(queue.waiting) < callers:
-            self._lock.wait_for(lambda: len(queue.waiting) >= callers, seconds)
 
 
 class Collector(Generic[T]):

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
+from typing import TypeVar
 
 from attrs import define, field, frozen
 
@@ -27,6 +28,8 @@ from commitlog.namespace.model.records import Entry, Guard, Tombstone
 from commitlog.tables.api import InFlight, Item, Table
 
 __all__ = ["PAGE", "Tree", "Walk"]
+
+T = TypeVar("T")
 
 #: Most items that one request for a listing asks for.
 PAGE = 1000
@@ -166,6 +169,8 @@ class Tree:
         for length, (known, answer) in enumerate(zip(expected, answers, strict=True), at):
             if isinstance(answer, CommitError):
                 break
+            if isinstance(answer, Exception):
+                raise answer
             if answer is None:
                 # A known directory may have moved to another shard.
                 return names[:length] if known is None and len(shards) == 1 else None
@@ -218,10 +223,10 @@ class Tree:
                 self.begin_find(above[names[:-1]], names[-1])
                 for names in level[start : start + _TOGETHER]
             ]
-            for outcome in [_outcome(pending) for pending in sent]:  # none is left under way
-                if isinstance(outcome, Exception):
-                    raise outcome
-                yield outcome
+            for answer in [_answer(pending) for pending in sent]:  # none is left under way
+                if isinstance(answer, Exception):
+                    raise answer
+                yield answer
 
     def is_changed_by_find(self, directory: Entry) -> bool:
         """Return whether `find` may change the directory. If so, its names are looked up in turn."""
@@ -296,19 +301,11 @@ class Tree:
             size = max(size, min(2 * size, PAGE))
 
 
-def _outcome(pending: InFlight[Entry | None]) -> Entry | Exception | None:
-    """Return the result of a pending call, or its error."""
-    try:
-        return pending()
-    except Exception as error:
-        return error
-
-
-def _answer(pending: InFlight[Item | None]) -> Item | CommitError | None:
+def _answer(pending: InFlight[T]) -> T | Exception:
     """Return the answer to a request that can be repeated, or its error."""
     try:
         return pending()
-    except CommitError as error:
+    except Exception as error:
         return error
 
 

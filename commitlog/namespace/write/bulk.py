@@ -54,7 +54,7 @@ Made = TypeVar("Made")
 #: them, even if all replace others.
 LINK_BATCH_SIZE = 40
 
-#: A transaction waits for the threads of the one before for this part of the time that that one took.
+#: How long a transaction waits for the threads of the previous one, as a part of the time of that one.
 _GATHER = 0.5
 
 #: Errors that concern all files of a transaction. Any other may concern some of them only.
@@ -371,17 +371,18 @@ class SharedLinks:
         left = dict(enumerate(wanted))
         while left:
             together: dict[str, _Wanted] = {}
-            numbers = [
-                number
-                for number, each in left.items()
-                if each.fits(together) and together.setdefault(each.path, each) is each
-            ]
-            first = left[numbers[0]]
+            numbers: dict[str, int] = {}
+            for number, each in left.items():
+                if each.fits(together):
+                    together[each.path], numbers[each.path] = each, number
+            first = next(iter(together.values()))
             made = _link_each(
                 {path: each.file for path, each in together.items()},
                 partial(self._link, overwrite=first.overwrite, parents=first.parents),
             )
-            outcomes |= {number: made[left.pop(number).path] for number in numbers}
+            for path, number in numbers.items():
+                outcomes[number] = made[path]
+                del left[number]
         return [outcomes[number] for number in range(len(wanted))]
 
 
