@@ -419,7 +419,7 @@ QUICK = (
 )
 
 
-#: The world with the most states. Another one repeats a look beside a directory that changes.
+#: The world with the most states. Another world repeats a look while a directory changes.
 LONGEST = "a repeated look beside a replacement of a directory above, any fault"
 
 

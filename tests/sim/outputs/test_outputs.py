@@ -515,9 +515,9 @@ LONG = (
     "a driver in a busy output and an abort from elsewhere, a crash",
 )
 
-#: Those with the most states, which campaigns explore. Others have their steps: a slow driver with S3A
-#: beside gc, a group of jobs beside a driver of one of them, and jobs that share a record beside a
-#: recovery.
+#: The worlds with the most states, which campaigns explore. Other worlds have their steps: a slow driver
+#: with S3A and gc at once, a group of jobs and a driver of one of them, and jobs that share a record
+#: during a recovery.
 LONGEST = (
     "a driver with S3A and gc",
     "two groups of jobs, one job in both",
