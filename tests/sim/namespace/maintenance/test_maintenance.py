@@ -386,8 +386,8 @@ QUICK = (
 )
 
 
-#: Worlds that only campaigns explore. Other worlds have their steps: a restore in partitions, two restores
-#: over an old backup at once, and the world of a mutant with two rewrites of the log.
+#: Worlds that only campaigns explore. Other worlds have their steps: a restore in partitions, two
+#: restores over an old backup at once, and the world of a mutant with two rewrites of the log.
 REPEATED = (
     "a restore that is repeated, a crash",
     "a restore over an old backup, a crash",
