@@ -163,6 +163,8 @@ def test_the_end_of_the_requests_ends_the_agent() -> None:
         agent.thread.join(timeout=30)
         assert not agent.thread.is_alive()
         release.set()
+        # Read the late answer: its thread must not write while the pipe is being closed.
+        assert agent.answer() == {"id": 1, "answer": {}}
 
 
 @contextmanager
