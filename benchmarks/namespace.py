@@ -43,6 +43,7 @@ AIMS = {
     "write_with_log_over_without_dynamodb": ">= 0.7",
     "link_with_log_over_without_dynamodb": ">= 0.7",
     "write_with_log_over_juicefs_sqlite": ">= 1",
+    "write_with_log_over_juicefs_content_sqlite": ">= 1",
     "write_rate_8_clients_over_1_sqlite": ">= 1",
     "link_rate_8_clients_over_1_sqlite": ">= 1",
     "stat_rate_8_clients_over_1_sqlite": ">= 1",
@@ -136,6 +137,8 @@ def _measure_rates(scale: Scale, scratch: Path) -> dict[str, Any]:
     if program is None:
         _say("rates, JuiceFS: left out, since it is not installed")
     juicefs = None if program is None else JuicefsVolume(program, scratch / "juicefs")
+    if juicefs is not None and not juicefs.waits:
+        _say("rates, JuiceFS with content: left out, since chattr +S does not work here")
     with Ministack() as server, ExitStack() as stack:
         sites = {}
         for log in (False, True):

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from attrs import frozen
 from measure import ratio
-from namespace_juicefs import JUICEFS, JuicefsVolume
+from namespace_juicefs import JUICEFS, JUICEFS_CONTENT, JuicefsVolume
 from namespace_sites import Site, fill, made_up
 
 from commitlog._util.ids import random_id
@@ -34,6 +34,9 @@ LISTED = 1_000
 BODY = b"x" * 256
 
 _PROCESSES, _THREADS = "processes", "threads"
+
+#: What is measured of JuiceFS: kinds and operations.
+_OF_JUICEFS = ((JUICEFS, "write"), (JUICEFS, "link"), (JUICEFS_CONTENT, "write"))
 
 
 @frozen(kw_only=True)
@@ -86,7 +89,7 @@ class Case:
     """What is measured.
 
     Attributes:
-        kind: kind of the site, or `JUICEFS`.
+        kind: kind of the site, or `JUICEFS`, or `JUICEFS_CONTENT`.
         log: whether the namespace keeps a log.
         operation: the operation.
         clients: number of clients that work at the same time.
@@ -211,8 +214,9 @@ def measure_rates(
     cases = list(_cases(sites, sizes))
     if juicefs is not None:
         cases += [
-            Case(kind=JUICEFS, log=False, operation=operation, clients=clients, of=_THREADS, shards=1)
-            for operation in _CHANGES
+            Case(kind=kind, log=False, operation=operation, clients=clients, of=_THREADS, shards=1)
+            for kind, operation in _OF_JUICEFS
+            if kind == JUICEFS or juicefs.waits
             for clients in (1, sizes.clients)
         ]
     for _, lake in sites.values():
@@ -224,6 +228,9 @@ def measure_rates(
     with Crew([site for site, _ in sites.values()], sizes.clients) as crew:
 
         def measure(case: Case, seconds: float) -> float:
+            if case.kind == JUICEFS_CONTENT:
+                assert juicefs is not None
+                return juicefs.copies_per_second(threads=case.clients, body=BODY, seconds=seconds)
             if case.kind == JUICEFS:
                 assert juicefs is not None
                 size = len(BODY) if case.operation == "write" else 0
@@ -292,7 +299,7 @@ def _ratios(rates: Mapping[Case, list[float]], sizes: RateSizes) -> dict[str, fl
 
     ratios: dict[str, float] = {}
     most = sizes.clients
-    kinds = {case.kind for case in rates if case.kind != JUICEFS}
+    kinds = {case.kind for case in rates if case.kind not in (JUICEFS, JUICEFS_CONTENT)}
     for kind in sorted(kinds):
         for operation in _OPERATIONS:
             one = found(kind, operation, 1, _PROCESSES)
@@ -310,11 +317,12 @@ def _ratios(rates: Mapping[Case, list[float]], sizes: RateSizes) -> dict[str, fl
                     without = found(kind, operation, clients, of)
                     name = f"{operation}_with_log_over_without_{kind}{name}"
                     ratios[name] = ratio(logged, without)
-    for operation in _CHANGES:
+    for kind, operation in _OF_JUICEFS:
         for clients, name in ((most, ""), (1, "_1_client")):
-            theirs = found(JUICEFS, operation, clients, _THREADS)
+            theirs = found(kind, operation, clients, _THREADS)
             of = _THREADS if clients > 1 else _PROCESSES
             mine = found("sqlite", operation, clients, of, log=True)
             if theirs and mine:
-                ratios[f"{operation}_with_log_over_juicefs_sqlite{name}"] = ratio(mine, theirs)
+                what = "juicefs_sqlite" if kind == JUICEFS else "juicefs_content_sqlite"
+                ratios[f"{operation}_with_log_over_{what}{name}"] = ratio(mine, theirs)
     return {name: round(value, 3) for name, value in ratios.items()}
