@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from attrs import field, frozen
 
-from commitlog._util.concurrency import Executor, Future
+from commitlog._util.concurrency import SERIAL, Executor, Future
 from commitlog._util.tracing import carried, record_retry
 from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
 
@@ -183,6 +183,8 @@ class RequestRecorder:
 
     def bind(self, executor: Executor) -> Executor:
         """Return an executor whose calls count for the operation that is in progress now."""
+        if executor is SERIAL:
+            return executor  # its calls are made during that operation, by the same thread
         return _BoundExecutor(executor, self, self._operation())
 
     def request(self, count: str, call: Callable[[], T]) -> T:

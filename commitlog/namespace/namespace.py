@@ -483,8 +483,8 @@ class Namespace:
             attributes: attributes to keep with each of the files.
             executor: makes requests in parallel, such as a `ThreadPoolExecutor`. With it, all names of
                 one level of the tree are read at the same time: however many files there are, the call
-                takes one round trip for each level, and one for the transaction. By default, up to 16
-                names of a level are read at the same time.
+                takes one round trip for each level, and one for the transaction. By default, up to 32
+                names are read at the same time, those below known directories together with these.
             atomic: whether all files are created at one moment, or none. See below for False.
 
         Raises the errors of `link`, for the first path with a problem. Raises `NotADirectory` if one of

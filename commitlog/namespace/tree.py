@@ -4,16 +4,18 @@ A path is looked up name by name, with one request each. Every answer is consist
 answers together are not, as in POSIX: a directory above may be renamed between two of them.
 
 A tree remembers the directories that it has read. If it knows the directories of a path, it sends the
-requests for all names at once. An answer counts if the directories above are the remembered versions. A
-version never comes back, so they were in place all the time, also when the name below was read: requests
-in turn could have had the same answers. Names below a directory that has changed are looked up in turn.
+requests for all names at once, and those of several paths together. An answer counts if the directories
+above are the remembered versions. A version never comes back, so they were in place all the time, also
+when the name below was read: requests in turn could have had the same answers. Names below a directory
+that has changed are looked up in turn.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import TypeVar
@@ -25,11 +27,12 @@ from commitlog.errors import CommitError
 from commitlog.namespace.metadata import namespace_not_found
 from commitlog.namespace.model.keys import ROOT, TOP, Keys, shards_of
 from commitlog.namespace.model.records import Entry, Guard, Tombstone
-from commitlog.tables.api import InFlight, Item, Table
+from commitlog.tables.api import InFlight, Key, Table
 
 __all__ = ["PAGE", "Tree", "Walk"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 #: Most items that one request for a listing asks for.
 PAGE = 1000
@@ -37,8 +40,8 @@ PAGE = 1000
 #: Most directories that a tree remembers; then it forgets them all.
 _REMEMBERED = 10_000
 
-#: Most requests under way for names of one level.
-_TOGETHER = 16
+#: Most requests under way for names of several paths.
+_TOGETHER = 32
 
 
 @frozen
@@ -58,6 +61,21 @@ class Walk:
     def last(self) -> Entry:
         """The last entry that was found."""
         return self.found[-1]
+
+
+@frozen(kw_only=True)
+class _Expected:
+    """A name that is read ahead.
+
+    Attributes:
+        above: its directory, as it was read or is remembered.
+        known: the directory that is remembered under this name, or None.
+        key: the key that is read.
+    """
+
+    above: Entry
+    known: Entry | None
+    key: Key
 
 
 @define
@@ -91,40 +109,34 @@ class Tree:
         """Discard the cached root; the next use reads it again."""
         self._root = None
 
-    def walk(self, names: tuple[str, ...], *, known: Walk | None = None) -> Walk:
-        """Look up the path `names`; entries shared with the walk `known` are not read again."""
-        return self.walk_all([names], known=known)[names]
+    def walk(self, names: tuple[str, ...]) -> Walk:
+        """Look up the path `names`."""
+        return self.walk_all([names])[names]
 
     def walk_all(
         self,
         paths: Collection[tuple[str, ...]],
         *,
-        known: Walk | None = None,
         executor: Executor = SERIAL,
     ) -> dict[tuple[str, ...], Walk]:
         """Look up several paths, level by level; return the walk of each by its names.
 
         A name that several paths share is read once. All names of one level are read at the same time:
-        with one call of `executor.map`, or, without an executor, up to 16 requests at a time. Then all
-        paths take as long as the deepest one.
+        with one call of `executor.map`, or, without an executor, up to 32 requests at a time. Then all
+        paths take as long as the deepest one. Without an executor, the names below known directories
+        are read together with these.
         """
-        found: dict[tuple[str, ...], Entry] = {}
-        if known is None:
-            found[()] = self.cached_root() if all(paths) else self.root()
-        else:
-            names = tuple(entry.name for entry in known.found[1:])
-            found |= {names[:at]: entry for at, entry in enumerate(known.found)}
-        root = found[()]
-        absent: tuple[str, ...] | None = None
-        if len(paths) == 1:
-            [path] = paths
-            absent = self._look_ahead(path, found)
+        root = self.cached_root() if all(paths) else self.root()
+        found: dict[tuple[str, ...], Entry] = {(): root}
+        absent: set[tuple[str, ...]] = set()
+        if len(paths) == 1 or executor is SERIAL:
+            absent = self._look_ahead(paths, found)
         for length in range(1, 1 + max(map(len, paths), default=0)):
             wanted = dict.fromkeys([names[:length] for names in paths if len(names) >= length])
             level = [
                 names
                 for names in wanted
-                if names not in found and names != absent and _is_directory(found.get(names[:-1]))
+                if names not in found and names not in absent and _is_directory(found.get(names[:-1]))
             ]
             read = self._find_all(level, found, executor)
             if length == 1 and len(read) < len(level):
@@ -139,46 +151,65 @@ class Tree:
         return {names: _walk(names, found) for names in paths}
 
     def _look_ahead(
-        self, names: tuple[str, ...], found: dict[tuple[str, ...], Entry]
-    ) -> tuple[str, ...] | None:
-        """Read at once the names on a path that follow those in `found`, as far as they are known.
+        self, paths: Collection[tuple[str, ...]], found: dict[tuple[str, ...], Entry]
+    ) -> set[tuple[str, ...]]:
+        """Read at once the names on some paths, as far as their directories are known.
 
-        Adds the entries in unchanged directories to `found`. Returns the path of a name that such a
-        directory does not have, or None.
+        Adds the entries in unchanged directories to `found`, which has the root. Returns the paths of
+        names that such directories do not have.
         """
-        at = next((at for at in range(1, 1 + len(names)) if names[:at] not in found), 1 + len(names))
-        above: Entry | None = found.get(names[: at - 1])
-        expected: list[Entry | None] = []
-        sent: list[InFlight[Item | None]] = []
-        shards: tuple[int, ...] = ()
-        for name in names[at - 1 :]:
-            if above is None or not above.is_directory or above.binding is not None:
-                break
-            known = self._directories.get((above.id, name))
-            if known is None:
-                if not expected:
-                    break
-                shards = shards_of(name, above.shards.now, above.shards.first)
-                key = self.keys.entry(above.id, shards[0], name)
-            else:
-                key = known.key
-            expected.append(known)
-            sent.append(self.table.begin_get(key))
-            above = known
-        answers = [_answer(pending) for pending in sent]  # all, so that none is left under way
-        for length, (known, answer) in enumerate(zip(expected, answers, strict=True), at):
-            if isinstance(answer, CommitError):
-                break
+        ahead: dict[tuple[str, ...], _Expected] = {}
+        for names in paths:
+            self._expect(names, found[()], ahead)
+        absent: set[tuple[str, ...]] = set()
+        if not any(each.known for each in ahead.values()):
+            return absent  # nothing is gained
+        answers = self._read_together(
+            [partial(self.table.begin_get, each.key) for each in ahead.values()],
+            most=max(_TOGETHER, *map(len, paths)),
+        )
+        for (names, expected), answer in zip(ahead.items(), answers, strict=True):
+            above, known = expected.above, expected.known
+            if isinstance(answer, CommitError) or found.get(names[:-1]) != above:
+                continue  # the request is repeated; or the directory has changed
             if isinstance(answer, Exception):
                 raise answer
-            if answer is None:
-                # A known directory may have moved to another shard.
-                return names[:length] if known is None and len(shards) == 1 else None
-            found[names[:length]] = entry = Entry.from_item(answer)
-            if entry != known:
-                self._remember(found[names[: length - 1]], entry)
-                break
-        return None
+            if answer is not None:
+                found[names] = entry = Entry.from_item(answer)
+                if entry != known:
+                    self._remember(above, entry)
+            elif known is None:  # a known directory may have moved to another shard
+                absent.add(names)
+        return absent
+
+    def _expect(
+        self, names: tuple[str, ...], root: Entry, ahead: dict[tuple[str, ...], _Expected]
+    ) -> None:
+        """Add to `ahead` the names on a path whose keys follow from known directories."""
+        above = root
+        for length in range(1, 1 + len(names)):
+            at = names[:length]
+            if at not in ahead:
+                if not above.is_directory or above.binding is not None:
+                    return
+                known = self._directories.get((above.id, at[-1]))
+                shards = shards_of(at[-1], above.shards.now, above.shards.first)
+                if known is None and (above is root or len(shards) > 1):
+                    return  # it may take more reads: the root may have grown since it was read
+                key = self.keys.entry(above.id, shards[0], at[-1]) if known is None else known.key
+                ahead[at] = _Expected(above=above, known=known, key=key)
+            below = ahead[at].known
+            if below is None:
+                return
+            above = below
+
+    def _read_together(
+        self, requests: Sequence[Callable[[], InFlight[R]]], *, most: int
+    ) -> Iterator[R | Exception]:
+        """Yield the answers to requests that can be repeated, or their errors, with `most` under way."""
+        for start in range(0, len(requests), most):
+            sent = [send() for send in requests[start : start + most]]
+            yield from [_answer(pending) for pending in sent]  # none is left under way
 
     def _remember(self, directory: Entry, entry: Entry) -> None:
         if not entry.is_directory or not entry.is_stored or directory.binding is not None:
@@ -218,15 +249,11 @@ class Tree:
         self, level: Sequence[tuple[str, ...]], above: dict[tuple[str, ...], Entry]
     ) -> Iterator[Entry | None]:
         """Yield the entry at each path of one level, or None, with several requests under way."""
-        for start in range(0, len(level), _TOGETHER):
-            sent = [
-                self.begin_find(above[names[:-1]], names[-1])
-                for names in level[start : start + _TOGETHER]
-            ]
-            for answer in [_answer(pending) for pending in sent]:  # none is left under way
-                if isinstance(answer, Exception):
-                    raise answer
-                yield answer
+        requests = [partial(self.begin_find, above[names[:-1]], names[-1]) for names in level]
+        for answer in self._read_together(requests, most=_TOGETHER):
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
 
     def is_changed_by_find(self, directory: Entry) -> bool:
         """Return whether `find` may change the directory. If so, its names are looked up in turn."""

@@ -203,7 +203,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         name="a name below a known directory that was replaced",
         where="namespace.md#how-it-works",
         rule="the answer for a name counts if the directories above are the remembered versions",
-        edit=Edit(("Tree._look_ahead", "if entry != known:", "if known is None:")),
+        edit=Edit(("Tree._look_ahead", "found.get(names[:-1]) != above", "False")),
         setting=naming(
             {"A": [read("a/f"), 1.0, read("a/f")], "B": [0.5, replace("n", "a")]},
             made=("a", "n"),
@@ -220,8 +220,8 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Tree._look_ahead",
-                "if entry != known:",
-                "if known is None or entry.id != known.id:",
+                "found.get(names[:-1]) != above",
+                "names[:-1] not in found or found[names[:-1]].id != above.id",
             )
         ),
         setting=naming(

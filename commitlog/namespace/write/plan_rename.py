@@ -91,7 +91,8 @@ def _plan_move(
     from_names, to_names = split(source), split_new(target)
     if not from_names:
         raise InvalidPath("the root cannot be renamed")
-    here = context.tree.walk(from_names)
+    walks = context.tree.walk_all(dict.fromkeys((from_names, to_names)))
+    here, there = walks[from_names], walks[to_names]
     moving = existing(source, here)
     if whole and not moving.is_directory:
         raise NotADirectory(f"{source!r} is a file, and cannot replace a directory")
@@ -101,7 +102,6 @@ def _plan_move(
         return None, moving
     if moving.is_directory and to_names[: len(from_names)] == from_names:
         raise InvalidPath(f"{source!r} cannot be moved below itself, to {target!r}")
-    there = context.tree.walk(to_names, known=here)
     replaced = None if there.missing else there.last
     above = there.found if replaced is None else there.found[:-1]
     _check_target(target, there, moving, overwrite=overwrite)

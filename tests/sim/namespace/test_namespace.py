@@ -283,6 +283,24 @@ CASES = [
         options={"made": ("a/b", "n/b"), "files": {"a/b/f": b"0", "n/b/f": b"1"}, "stable": False},
     ),
     Case(
+        name="a rename in a known directory beside a replacement of that directory",
+        programs={
+            "A": [read("a/f"), 9.0, rename("a/f", "a/g")],
+            "B": [9.0, replace("n", "a")],
+        },
+        expected=("rename: done",),
+        options={"made": ("a", "n"), "files": {"a/f": b"0", "n/f": b"1"}},
+    ),
+    Case(
+        name="files in a known directory beside a rename of that directory",
+        programs={
+            "A": [read("a/f"), 9.0, link({"a/x": b"1", "a/y": b"2"})],
+            "B": [9.0, rename("a", "b")],
+        },
+        expected=("link: done", "link: NotFound"),
+        options={"made": ("a",), "files": {"a/f": b"0"}},
+    ),
+    Case(
         name="a sweep beside a rename out of the trash",
         programs={"A": [delete("d", recursive=True), empty_trash()], "B": [rename("d/f", "g")]},
         expected=("rename: done", "rename: NotFound", "sweep: done"),

@@ -171,6 +171,35 @@ def test_a_known_path_takes_one_round_trip() -> None:
     assert trips(lambda: lake.stat(path)) == 1
 
 
+def test_known_paths_of_one_call_take_one_round_trip() -> None:
+    """All names are read together, also those of new files; the first look takes one for each level."""
+    clock = ManualClock()
+    table, store = RoundTrips(clock=clock), MemoryStore(clock=clock)
+    writer = Namespace(table, store, LAKE, clock=clock)
+    writer.create()
+    for directory in ("a/b/c", "d/e"):
+        writer.make_directory(directory)
+    writer.write("a/b/c/old", b"1")
+    lake = Namespace(table, store, LAKE, clock=clock)
+    lake.stat("")  # reads the metadata and the root
+
+    def trips(operation: Callable[[], object]) -> int:
+        before = table.now
+        operation()
+        return table.now - before
+
+    assert trips(lambda: link_many(lake, "a/b/c/1", "d/e/1", "d/e/2")) == 4
+    assert trips(lambda: link_many(lake, "a/b/c/2", "d/e/3", "d/e/4")) == 1
+    assert trips(lambda: link_many(lake, *(f"d/e/many-{number}" for number in range(30)))) == 1
+    assert trips(lambda: lake.rename("a/b/c/old", "d/e/new")) == 1
+    assert trips(lambda: lake.rename("d/e/new", "top")) == 3  # the root may have more shards now
+    # Another client moves a directory above: the names below it are looked up in turn, once.
+    writer.rename("a", "x")
+    writer.rename("x", "a")
+    assert trips(lambda: link_many(lake, "a/b/c/3", "d/e/5")) == 4
+    assert trips(lambda: link_many(lake, "a/b/c/4", "d/e/6")) == 1
+
+
 @pytest.mark.parametrize("shards", [1, 8])
 def test_a_known_directory_that_is_replaced_is_found(shards: int) -> None:
     """Also if it is in another shard then, since the directory above has grown."""
@@ -187,7 +216,9 @@ def test_a_known_directory_that_is_replaced_is_found(shards: int) -> None:
     for path in paths:
         lakes[0].delete(path.removesuffix("/f"), recursive=True)
         lakes[0].write(path, b"2", parents=True)
+    link_many(lakes[1], *(f"top/{name}/new" for name in "abcdefgh"))
     assert [lakes[1].read(path) for path in paths] == [b"2"] * 8
+    assert all(lakes[0].exists(f"top/{name}/new") for name in "abcdefgh")
 
 
 def test_a_failed_request_ahead_is_repeated() -> None:
