@@ -64,7 +64,7 @@ from commitlog.outputs.ready_jobs import ReadyJob, ReadyQueue
 from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import PreviewLog, PreviewPublisher, collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
-from commitlog.outputs.shared_records import MOST_FILES, commit_together
+from commitlog.outputs.shared_records import MOST_FILES, commit_together, unknown_outcome
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail
 from commitlog.paths import check_path, check_prefix, join
@@ -401,8 +401,9 @@ class Output:
 
         Jobs share records as far as `share_records` allows, without threads. An outcome is the record
         that `commit` returns for such a job, or the error that it raises; a job with an error does not
-        concern the others. Raises nothing else than `commit` does for wrong arguments, before anything
-        is sent.
+        concern the others. An exception that is no `CommitError`, such as that of an executor, becomes
+        the `OutcomeUnknown` of its job, as its cause. Raises nothing else than `commit` does for wrong
+        arguments, before anything is sent.
 
         Args:
             jobs: each job, as `begin` returned it, with its files.
@@ -430,6 +431,8 @@ class Output:
                 outcomes[number] = record
             except CommitError as error:
                 outcomes[number] = error
+            except Exception as error:  # the outcomes of the others must not be lost
+                outcomes[number] = unknown_outcome(error)
         if done:
             self._finish(done)
         return [outcome for outcome in outcomes if outcome is not None]

@@ -29,7 +29,7 @@ from commitlog.outputs.pending import INLINE_FILES
 from commitlog.outputs.ready_jobs import Collected, ReadyJob, ReadyQueue
 from commitlog.outputs.records import CommitRecord, document_of
 
-__all__ = ["MOST_FILES", "commit_together"]
+__all__ = ["MOST_FILES", "commit_together", "unknown_outcome"]
 
 #: Most files of a job whose uploads are in the record. As long as ``_SUCCESS`` is behind the record,
 #: each reader looks for each of these files.
@@ -60,7 +60,8 @@ def commit_together(
 
     An outcome is the record of the job, which may be of an earlier call for the same attempt; or the
     error that `CommitLog.commit` raises for such a job. An unknown outcome of a record is one of each of
-    its jobs, and of no other. The outcome of a job in a ready entry is unknown until the log decides it.
+    its jobs, and of no other. The outcome of a job in a ready entry is unknown until the log decides it,
+    and so are the outcomes of the jobs that were open when an unexpected error came.
     """
     return _SharedCommit(log, clock, jobs, queue).run()
 
@@ -86,10 +87,13 @@ class _SharedCommit:
 
     def run(self) -> list[Outcome]:
         """Do the work; see `commit_together`."""
-        while open_jobs := self._check():
-            others = self._others(open_jobs) if self._queue.busy else Collected()
-            if others is not None:
-                self._claim(open_jobs, others)
+        try:
+            while open_jobs := self._check():
+                others = self._others(open_jobs) if self._queue.busy else Collected()
+                if others is not None:
+                    self._claim(open_jobs, others)
+        except Exception as error:  # it must not be taken for the outcome of jobs that are decided
+            self._outcomes = [each or unknown_outcome(error) for each in self._outcomes]
         if self._won and self._entry and all(map(_is_final, self._outcomes)):
             self._queue.remove([self._entry])
         elif self._in_entry and not self._won:
@@ -151,8 +155,10 @@ class _SharedCommit:
             for number, each in jobs.items():
                 if each in chosen:
                     # Each caller raises an exception of its own.
-                    in_entry = number in self._in_entry
-                    outcomes[number] = _unknown(error) if in_entry else _copy(error)
+                    if isinstance(error, CommitError) and number not in self._in_entry:
+                        outcomes[number] = _copy(error)
+                    else:
+                        outcomes[number] = unknown_outcome(error)
             return
         if not won:
             queue.note_busy()
@@ -192,17 +198,19 @@ class _SharedCommit:
         return None
 
 
+def unknown_outcome(error: Exception) -> OutcomeUnknown:
+    """Return the outcome of a job that may be committed although `error` came, which is its cause."""
+    why = error if isinstance(error, CommitError) else repr(error)
+    unknown = OutcomeUnknown(f"the job may be committed, by this driver or another one: {why}")
+    unknown.__cause__ = error
+    return unknown
+
+
 def _reported(outcome: Outcome | None, in_entry: bool) -> Outcome | None:
     """Return what the caller gets for the outcome of a check of a job, which may be in a ready entry."""
     if in_entry and isinstance(outcome, Exception) and not isinstance(outcome, FINAL):
-        return _unknown(outcome)
+        return unknown_outcome(outcome)
     return outcome
-
-
-def _unknown(error: Exception) -> OutcomeUnknown:
-    unknown = OutcomeUnknown(f"the job may be committed, by this driver or another one: {error}")
-    unknown.__cause__ = error
-    return unknown
 
 
 def _is_final(outcome: Outcome | None) -> bool:
@@ -245,7 +253,7 @@ def _chosen(jobs: Sequence[ReadyJob]) -> list[ReadyJob]:
     return chosen
 
 
-def _copy(error: Exception) -> Exception:
+def _copy(error: CommitError) -> CommitError:
     if isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(str(error))
     return error

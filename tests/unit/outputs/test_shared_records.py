@@ -164,6 +164,47 @@ def test_an_unknown_record_is_an_unknown_outcome_of_each_job(monkeypatch: pytest
     assert len(visible(store)) == 2
 
 
+def test_an_unexpected_error_of_a_job_is_its_own_outcome() -> None:
+    """A job that is committed alone fails with no `CommitError`; those before and after it go on."""
+
+    def fail(name: str, path: str, mutation: Callable[[], Any]) -> Any:
+        if name == "put" and path.startswith("out/_commitlog/pending/"):
+            raise MemoryError
+        return mutation()
+
+    store = HookedStore(MemoryStore())
+    output = shared(store)
+    jobs = ready(output, "a") + ready(output, "over", mode="overwrite") + ready(output, "b", schema="x")
+    store.hook = fail
+    outcomes = output.commit_many(jobs)
+    assert versions(outcomes) == [1, OutcomeUnknown, 2]
+    assert isinstance(outcomes[1], OutcomeUnknown)
+    assert "MemoryError()" in str(outcomes[1])
+    assert isinstance(outcomes[1].__cause__, MemoryError)
+    store.hook = perform
+    assert output.resolve(jobs[1][0]) is None
+    assert output.snapshot().jobs == ("a", "b")
+
+
+def test_an_unexpected_error_between_two_records_is_no_outcome_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The job of the first record is committed; the outcome of the one that waits is unknown."""
+    output = shared(MemoryStore())
+    jobs = ready(output, "a", schema="x") + ready(output, "b", schema="y")
+    look_on = output._log.look_on
+
+    def fail(job: Job, after: int, *, until: int) -> Any:
+        if until == 1:
+            raise RuntimeError("no thread can be started")
+        return look_on(job, after, until=until)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(output._log, "look_on", fail)
+        assert versions(output.commit_many(jobs)) == [1, OutcomeUnknown]
+    assert output.snapshot().jobs == ("a",)
+
+
 # -- threads -----------------------------------------------------------------------------------------
 
 
