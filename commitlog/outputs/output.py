@@ -40,6 +40,7 @@ from commitlog.errors import (
     JobAborted,
     NotFound,
     OutcomeUnknown,
+    PublishIncomplete,
     Unavailable,
 )
 from commitlog.oplog.record_directory import RecordDirectory
@@ -446,6 +447,15 @@ class Output:
         try:
             self._publisher.publish(record, pending)
             self._publisher.replace(record)
+        except CommitError:
+            raise
+        except Exception as error:  # such as that of an executor; it would not show that it is committed
+            raise PublishIncomplete(
+                f"job {job.job_id!r} is committed as version {record.version}, but its files may not be"
+                f" visible yet ({error!r}). Do not run it again; commitlog output recover completes it",
+                job_id=job.job_id,
+                version=record.version,
+            ) from error
         finally:
             with self._lock:
                 self._in_flight.pop(record.attempt, None)

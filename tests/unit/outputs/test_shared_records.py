@@ -18,6 +18,7 @@ from commitlog.errors import (
     JobAborted,
     JobAlreadyCommitted,
     OutcomeUnknown,
+    PublishIncomplete,
     Unavailable,
 )
 from commitlog.namespace import RequestStats
@@ -203,6 +204,22 @@ def test_an_unexpected_error_between_two_records_is_no_outcome_of_the_first(
         patch.setattr(output._log, "look_on", fail)
         assert versions(output.commit_many(jobs)) == [1, OutcomeUnknown]
     assert output.snapshot().jobs == ("a",)
+
+
+@pytest.mark.parametrize("share_records", [True, False])
+def test_an_unexpected_error_after_the_commit_point_says_that_the_job_is_committed(
+    share_records: bool,
+) -> None:
+    """An executor that was shut down publishes nothing; the next client does it."""
+    store, executor = MemoryStore(), ThreadPoolExecutor(1)
+    output = Output(open_output(store).store, "out", share_records=share_records, executor=executor)
+    jobs = ready(output, "a", "b")
+    executor.shutdown()
+    with pytest.raises(PublishIncomplete, match=r"is committed as version 1.*RuntimeError") as caught:
+        output.commit(*jobs[0])
+    assert (caught.value.job_id, caught.value.version) == ("a", 1)
+    assert versions(output.commit_many(jobs[1:])) == [PublishIncomplete]
+    assert len(open_output(store).snapshot().files) == len(visible(store)) == 2
 
 
 # -- threads -----------------------------------------------------------------------------------------
