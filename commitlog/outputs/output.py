@@ -815,7 +815,9 @@ class Output:
     def _finish(self, records: Sequence[CommitRecord]) -> None:
         """Do the work that is left once `records` are visible; its failure is no error of a job."""
         if self._finisher is None:
-            self._finishing.call(records)
+            # An interrupt of the thread that works for several jobs is no error of the others.
+            with contextlib.suppress(OutcomeUnknown):
+                self._finishing.call(records)
             return
         # Who has committed a job of another client finishes it, too.
         records = [record for record in records if record.version not in self._ready.helped]
@@ -825,7 +827,7 @@ class Output:
         if first:
             try:
                 self._finisher.submit(self._finish_later)
-            except RuntimeError:  # it was shut down, and an error would hide that the job is committed
+            except Exception:  # it was shut down, and an error would hide that the job is committed
                 self._finish_later()
 
     def _finish_later(self) -> None:
@@ -863,9 +865,10 @@ class Output:
                 self._note_others({attempt_of(each.path) for each in uploads} - attempts)
             for version in sorted({record.version for record in records}):
                 self._checkpoint(version)
-        except CommitError as error:
+        except Exception as error:
             names = ", ".join(repr(record.job_id) for record in records)
-            _log.warning("job %s is committed, but tidying up after it failed: %s", names, error)
+            why = error if isinstance(error, CommitError) else repr(error)
+            _log.warning("job %s is committed, but tidying up after it failed: %s", names, why)
 
     def _note_others(self, staging: Set[str | None]) -> None:
         """Note that the output is busy if attempts of other processes have staged files."""

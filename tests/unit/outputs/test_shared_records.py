@@ -469,6 +469,66 @@ def test_a_job_is_finished_after_the_finisher_was_shut_down() -> None:
     assert output.watermark() == 3
 
 
+def test_a_finisher_that_refuses_is_no_error_of_a_job() -> None:
+    """Whatever it raises, the call itself does the work."""
+
+    class Refuses(_Later):
+        def submit(self, call: Callable[..., Any], *_: Any, **__: Any) -> Future[Any]:
+            raise ValueError("no call is taken")
+
+    output = shared(MemoryStore(), finisher=Refuses())
+    jobs = ready(output, "a", "b")
+    assert [output.commit(*job).version for job in jobs] == [1, 2]
+    assert output.watermark() == 2
+
+
+def test_an_unexpected_error_of_the_last_steps_is_no_error_of_a_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is logged: the job is committed, and its files are visible."""
+
+    def fail(name: str, path: str, mutation: Callable[[], Any]) -> Any:
+        if path == "out/_SUCCESS":
+            raise MemoryError
+        return mutation()
+
+    store = HookedStore(MemoryStore())
+    output = shared(store)
+    jobs = ready(output, "a", "b", "c")
+    store.hook = fail
+    assert output.commit(*jobs[0]).version == 1
+    assert versions(output.commit_many(jobs[1:])) == [2, 2]
+    assert "tidying up after it failed: MemoryError()" in caplog.text
+    assert len(visible(store)) == 3
+
+
+def test_an_interrupt_of_the_thread_that_finishes_is_no_error_of_the_other_jobs() -> None:
+    """They are committed and visible: only the work that the next commit does is left."""
+    finishing, go_on = threading.Event(), threading.Event()
+
+    def wait(name: str, path: str, mutation: Callable[[], Any]) -> Any:
+        if path == "out/_SUCCESS":
+            if finishing.is_set():
+                raise KeyboardInterrupt
+            finishing.set()
+            assert go_on.wait(30)
+        return mutation()
+
+    store = HookedStore(MemoryStore(), wait)
+    output = shared(store)
+    first, *others = ready(output, "a", "b", "c")
+    with ThreadPoolExecutor(3) as pool:
+        begun = pool.submit(output.commit, *first)
+        assert finishing.wait(30)
+        later = [pool.submit(output.commit, *each) for each in others]
+        while output._finishing.waiting < len(others):
+            threading.Event().wait(0.001)
+        go_on.set()
+        assert begun.result().version == 1
+        errors = [each.exception() for each in later]
+    assert sorted(map(type, errors), key=repr) == [KeyboardInterrupt, type(None)]
+
+
 def _requests(recorder: RequestRecorder) -> dict[str, int]:
     total = RequestStats.of("", recorder.counts()).total
     return {name: getattr(total, name) for name in total.__slots__ if name.startswith("store_")}
