@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from attrs import evolve
 
 from commitlog._util.batching import Batcher, new_lock
-from commitlog._util.concurrency import SERIAL, Executor
+from commitlog._util.concurrency import SERIAL, Executor, Future
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog._util.tracing import Attributes, traced
@@ -176,6 +176,7 @@ class Output:
         # Attempts whose files are being published, with their versions.
         self._in_flight: dict[str, int] = {}
         self._unfinished: list[CommitRecord] = []
+        self._finish_call: Future[None] = Future()
         self._begun: deque[str] = deque(maxlen=ATTEMPTS_REMEMBERED)
 
     def __repr__(self) -> str:
@@ -822,11 +823,11 @@ class Output:
         # Who has committed a job of another client finishes it, too.
         records = [record for record in records if record.version not in self._ready.helped]
         with self._lock:
-            first = bool(records) and not self._unfinished
+            begin = bool(records) and (not self._unfinished or self._finish_call.cancelled())
             self._unfinished += records
-        if first:
+        if begin:
             try:
-                self._finisher.submit(self._finish_later)
+                self._finish_call = self._finisher.submit(self._finish_later)
             except Exception:  # it was shut down, and an error would hide that the job is committed
                 self._finish_later()
 

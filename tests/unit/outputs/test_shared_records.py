@@ -469,6 +469,19 @@ def test_a_job_is_finished_after_the_finisher_was_shut_down() -> None:
     assert output.watermark() == 3
 
 
+def test_a_job_is_finished_after_the_finisher_dropped_its_calls() -> None:
+    """A finisher that is shut down may cancel what it has not begun."""
+    finisher, go_on = ThreadPoolExecutor(1), threading.Event()
+    output = shared(MemoryStore(), finisher=finisher)
+    jobs = ready(output, "a", "b")
+    finisher.submit(go_on.wait, 30)
+    output.commit(*jobs[0])
+    finisher.shutdown(wait=False, cancel_futures=True)
+    go_on.set()
+    assert output.commit(*jobs[1]).version == 2
+    assert output.watermark() == 2
+
+
 def test_a_finisher_that_refuses_is_no_error_of_a_job() -> None:
     """Whatever it raises, the call itself does the work."""
 
