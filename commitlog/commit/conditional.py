@@ -345,7 +345,7 @@ class ConditionalStore:
         """
         seen = self.object_store.head(source)
         # A rename that could not end is not begun.
-        self._strategy.choose(Operation.DELETE, IfMatch(quoted(seen.etag)))
+        self.check_delete()
         result = self.copy_if_absent(source, target)
         try:
             self.delete_if_match(source, etag=seen.etag)
@@ -391,6 +391,14 @@ class ConditionalStore:
         """
         self._strategy.choose(Operation.PUBLISH if staged else Operation.PUT, IfAbsent())
         self._look(path, IfAbsent())
+
+    def check_delete(self) -> None:
+        """Raise `NotSupported` if there is no way to enforce the condition of `delete_if_match`.
+
+        It is for callers that do something else first, such as a copy. It looks at no object. If it is
+        not known whether the store enforces the condition, that is measured, as at the first deletion.
+        """
+        self._strategy.choose(Operation.DELETE, IfMatch('""'))
 
     # -- the store's own ---------------------------------------------------------------------------
 

@@ -299,6 +299,8 @@ def test_a_rename_that_cannot_remove_its_source_is_not_started() -> None:
     world.objects.put("a", b"one")
     with pytest.raises(NotSupported, match="delete-if-match"):
         world.client.rename_if_absent("a", "b")
+    with pytest.raises(NotSupported, match="delete-if-match"):
+        world.client.check_delete()
     assert [info.path for info in world.objects.list()] == ["a"]
 
 

@@ -25,7 +25,7 @@ from commitlog.cli.objects.write import check_conditions, write
 from commitlog.cli.output import dry_run_option, json_option, print_plan, print_result
 from commitlog.cli.progress import Progress, threads_option
 from commitlog.cli.urls import Location
-from commitlog.errors import CommitError, ConfigurationError, NotFound, OutcomeUnknown
+from commitlog.errors import CommitError, ConfigurationError, NotFound, NotSupported, OutcomeUnknown
 
 if TYPE_CHECKING:
     from commitlog.commit import ConditionalStore
@@ -95,7 +95,9 @@ def mv(
     With --recursive, both are directories, and each object below SOURCE is moved by itself.
 
     The command copies SOURCE, and then removes it if it has not changed. For a while both exist. If
-    SOURCE cannot be removed, or was replaced meanwhile, both remain and the exit status is 4.
+    SOURCE cannot be removed, or was replaced meanwhile, both remain and the exit status is 4. A store
+    that cannot remove an object under a condition needs a table of leases; without one, nothing is
+    copied.
 
     \b
     Example:
@@ -211,8 +213,10 @@ def _copy(route: _Route, *, if_absent: bool, if_match: str | None) -> PutResult:
 def _move(route: _Route, *, if_absent: bool) -> PutResult:
     source, target = route.source, route.target
     if route.within and if_absent:
+        _check_removable(route)
         return route.target_store.rename_if_absent(source.path, target.path)
     etag = route.source_store.head(source.path).etag
+    _check_removable(route)
     result = _copy(route, if_absent=if_absent, if_match=None)
     try:
         route.source_store.delete_if_match(source.path, etag=etag)
@@ -222,6 +226,18 @@ def _move(route: _Route, *, if_absent: bool) -> PutResult:
             "both, and remove one of them"
         ) from error
     return result
+
+
+def _check_removable(route: _Route) -> None:
+    """Raise `NotSupported` if the source could not be removed after the copy. Nothing is copied."""
+    try:
+        route.source_store.check_delete()
+    except NotSupported as error:
+        raise NotSupported(
+            f"{route.source.url} cannot be moved, because it could change before it is removed; nothing"
+            f" was copied: {error}. The option for the table is --table. Or, if no other program writes"
+            " the object, run `commitlog cp` and then `commitlog rm`"
+        ) from error
 
 
 def _check_apart(source: Location, target: Location) -> None:

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 
 import commitlog
 from commitlog.cli import main
 from commitlog.commit import ConditionalStore
+from commitlog.stores import MemoryStore
+from commitlog.stores.api import Operation
 from commitlog.transfer import BLOCK_SIZE
 
 BINARY = bytes(range(256)) + b"\r\n\xff\xfe\x00"
@@ -130,6 +133,34 @@ def test_cp_and_mv_between_stores(base: str, tmp_path: Path) -> None:
     etag_of(run("mv", f"{base}/a", f"{tmp_path}/other/b"))
     assert run("stat", f"{base}/a").exit_code == 1
     assert Path(tmp_path, "other", "b").read_bytes() == body
+
+
+@pytest.mark.parametrize("options", [[], ["--if-absent"]], ids=str)
+@pytest.mark.parametrize("recursive", [False, True])
+def test_mv_copies_nothing_if_the_source_could_not_be_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], recursive: bool
+) -> None:
+    """A store without a conditional deletion needs a table of leases; the message names the option."""
+    able = MemoryStore.capabilities
+    conditions = {each: able.conditions[each] for each in able.conditions if each != Operation.DELETE}
+    monkeypatch.setattr(MemoryStore, "capabilities", evolve(able, conditions=conditions))
+    url = f"memory://{tmp_path.name}-{os.urandom(4).hex()}"
+    with commitlog.connect(url) as store:
+        store.put("in/a", b"1")
+        words, name = (["mv", "-r"], "") if recursive else (["mv"], "/a")
+        for target in (f"{url}/out{name}", f"{tmp_path}/out{name}"):
+            done = run(*words, f"{url}/in{name}", target, *options)
+            assert done.exit_code == 2
+            assert f"{url}/in/a cannot be moved" in done.stderr
+            assert "nothing was copied" in done.stderr
+            assert "--table" in done.stderr
+        assert [info.path for info in store.list()] == ["in/a"]
+        assert not list(tmp_path.rglob("a"))
+        leases = ["--commit", "auto", "--table", f"sqlite://{tmp_path}/leases.db"]
+        done = run(*words, f"{url}/in{name}", f"{url}/out{name}", *options, *leases)
+        assert done.exit_code == 0, done.output
+        assert [info.path for info in store.list("out")] == ["out/a"]
+        assert not list(store.list("in"))
 
 
 def test_source_and_target_must_differ(base: str) -> None:
