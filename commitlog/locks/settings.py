@@ -26,6 +26,7 @@ class LockSettings:
         heartbeat: seconds between two heartbeats; by default a fifth of `timeout`, and at most a third.
         margin: seconds before the end of `timeout` at which the holder gives the lock up as lost, so
             that it can stop its work in time; by default a quarter of `timeout`, and at most a third.
+            With 0, another client may have the lock before the loss is noticed.
         max_clock_skew_rate: how many times faster the monotonic clock of any holder or waiter may run
             than that of any other, at least 1. Their wall clocks may differ, and may jump.
         test_interval: seconds between two looks at the record while waiting.

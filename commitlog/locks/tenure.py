@@ -283,7 +283,7 @@ class Tenure:
         self._stops = (
             self._background.repeat(settings.heartbeat, self.renew),
             # Requests may hang, so another thread watches the clock.
-            self._background.repeat(max(settings.margin, settings.heartbeat) / 4, lambda: self.held),
+            self._background.repeat((settings.margin or settings.heartbeat) / 4, lambda: self.held),
         )
 
     # -- holding -----------------------------------------------------------------------------------

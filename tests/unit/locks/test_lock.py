@@ -389,6 +389,37 @@ def test_the_background_notices_a_loss(place: Any) -> None:
         lock.release()
 
 
+class _Pauses(Foreground):
+    """Keeps the pauses of repeated calls."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def repeat(self, seconds: float, call: Callable[[], bool]) -> Callable[[], None]:
+        self.seconds.append(seconds)
+        return super().repeat(seconds, call)
+
+
+@pytest.mark.parametrize("settings", [{}, {"margin": 0.5}, {"margin": 1.9}, {"heartbeat": 6.0}], ids=str)
+def test_the_clock_is_looked_at_twice_within_the_margin(
+    settings: dict[str, float], make: Callable[..., Lock]
+) -> None:
+    """So half of the margin is left for `on_lost`, whatever the time between heartbeats is."""
+    timing, pauses = LockSettings(**settings), _Pauses()
+    make(settings=timing, background=pauses).acquire()
+    heartbeat, look = pauses.seconds
+    assert heartbeat == timing.heartbeat
+    assert 0 < look <= timing.margin / 2
+
+
+def test_without_a_margin_the_clock_is_looked_at_between_heartbeats(make: Callable[..., Lock]) -> None:
+    """A thread that looked at it all the time would take the processor."""
+    pauses = _Pauses()
+    make(settings=LockSettings(margin=0), background=pauses).acquire()
+    heartbeat, look = pauses.seconds
+    assert 0 < look < heartbeat
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
