@@ -1,16 +1,35 @@
-"""Parsing of durations and sizes with units."""
+"""Parsing of durations and sizes with units, and the check of a choice among words."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from types import MappingProxyType
 
 from commitlog.errors import ConfigurationError
 
-__all__ = ["parse_bytes", "parse_seconds"]
+__all__ = ["check_choice", "parse_bytes", "parse_seconds"]
 
 _SECONDS = MappingProxyType({"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400})
 _BYTES = MappingProxyType({"": 1, "k": 2**10, "m": 2**20, "g": 2**30})
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Raise `ConfigurationError` unless `value` is one of `choices`.
+
+    Args:
+        name: the name of the argument or setting, for the message.
+        value: its value, of any type.
+        choices: the allowed values, in the order of the message.
+
+    >>> check_choice("mode", "error", ["append", "error"])
+    >>> check_choice("mode", "upsert", ["append", "error"])
+    Traceback (most recent call last):
+    commitlog.errors.ConfigurationError: mode is 'upsert'; it must be one of append, error
+    """
+    known = tuple(choices)
+    if value not in known:
+        raise ConfigurationError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
 
 
 def parse_seconds(text: str) -> float:

@@ -21,6 +21,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.utils import get_environ_proxies
 from urllib3 import HTTPResponse
 
+from commitlog._util.parsing import check_choice
 from commitlog._util.retry import Backoff
 from commitlog.aws.configuration import (
     Boto3Client,
@@ -89,8 +90,7 @@ class AwsOptions:
     )
 
     def __attrs_post_init__(self) -> None:
-        if self.addressing_style not in ("auto", "path", "virtual"):
-            raise ConfigurationError("addressing_style must be auto, path or virtual")
+        check_choice("addressing_style", self.addressing_style, ("auto", "path", "virtual"))
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise ConfigurationError("give access_key_id and secret_access_key together, or neither")
         if self.session_token is not None and self.access_key_id is None:

@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from functools import cache
 from itertools import chain
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from commitlog._util.concurrency import OpenExecutor
 from commitlog._util.ids import random_id
+from commitlog._util.parsing import check_choice
 from commitlog._util.retry import Backoff
 from commitlog._util.tracing import Attributes, traced
 from commitlog.clock import Clock, SystemClock
@@ -154,8 +155,7 @@ class ConditionalStore:
         lock: AbstractContextManager[object] | None = None,
         root: Root | None = None,
     ) -> None:
-        if mode not in ("auto", "native", "lease"):
-            raise ConfigurationError(f"mode is {mode!r}; it must be 'auto', 'native' or 'lease'")
+        check_choice("mode", mode, get_args(Mode))
         if mode == "lease" and table is None:
             raise ConfigurationError("mode 'lease' needs a table to keep leases in")
         if mode == "native" and table is not None:

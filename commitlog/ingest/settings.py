@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from attrs import Attribute, field, frozen, validators
 
+from commitlog._util.parsing import check_choice
 from commitlog.errors import ConfigurationError
 from commitlog.ingest.path_filter import PathFilter
 from commitlog.paths import check_prefix
@@ -47,13 +48,7 @@ def _check_source(_self: object, _attribute: Attribute[str], value: str) -> None
 
 
 def _one_of(choices: Any) -> Any:
-    def check(_self: object, attribute: Attribute[str], value: object) -> None:
-        if value not in get_args(choices):
-            raise ConfigurationError(
-                f"{attribute.name} must be one of {', '.join(get_args(choices))}, not {value!r}"
-            )
-
-    return check
+    return lambda _self, attribute, value: check_choice(attribute.name, value, get_args(choices))
 
 
 def _at_least(least: float) -> Any:

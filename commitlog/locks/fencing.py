@@ -9,6 +9,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from commitlog._util.ids import random_id
+from commitlog._util.parsing import check_choice
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit import ConditionalStore
@@ -107,8 +108,7 @@ class FencedStore:
         backoff: Backoff | None = None,
         new_id: Callable[[], str] = random_id,
     ) -> None:
-        if keep not in ("content", "metadata"):
-            raise ConfigurationError(f"keep is {keep!r}; it must be 'content' or 'metadata'")
+        check_choice("keep", keep, ("content", "metadata"))
         self._store = store
         self._in_content = keep == "content"
         self._clock = SystemClock() if clock is None else clock

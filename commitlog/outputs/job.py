@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from attrs import Attribute, field, frozen
 
+from commitlog._util.parsing import check_choice
 from commitlog.errors import ConfigurationError, InvalidPath
 from commitlog.oplog.validate import MAX_COUNT, count, maybe_count, maybe_text, scalar, text
 from commitlog.paths import check_path
@@ -146,13 +147,7 @@ _Validator: TypeAlias = "Callable[[Any, Attribute[Any], Any], None]"
 def _one_of(kinds: Any) -> _Validator:
     """Return a validator that accepts the values of a literal type."""
 
-    def check(_object: Any, attribute: Attribute[Any], value: Any) -> None:
-        if value not in get_args(kinds):
-            raise ConfigurationError(
-                f"{attribute.name} is {value!r}; it must be one of {', '.join(get_args(kinds))}"
-            )
-
-    return check
+    return lambda _object, attribute, value: check_choice(attribute.name, value, get_args(kinds))
 
 
 def _storable(check: Callable[[Any], object]) -> _Validator:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from attrs import define, frozen
 
+from commitlog._util.parsing import check_choice
 from commitlog._util.tracing import traced
 from commitlog.errors import (
     ConfigurationError,
@@ -201,9 +202,7 @@ class Tail:
     def __init__(
         self, log: CommitLog, publisher: Publisher, *, on_rewrite: OnRewrite, roll_forward: bool
     ) -> None:
-        if on_rewrite not in get_args(OnRewrite):
-            known = ", ".join(get_args(OnRewrite))
-            raise ConfigurationError(f"on_rewrite is {on_rewrite!r}; it must be one of {known}")
+        check_choice("on_rewrite", on_rewrite, get_args(OnRewrite))
         self._log = log
         self._publisher = publisher
         self._on_rewrite = on_rewrite

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
+from commitlog._util.parsing import check_choice
 from commitlog.errors import ConfigurationError
 from commitlog.files import output_format_of
 from commitlog.outputs import CommitRecord, DataFile
@@ -253,8 +254,7 @@ def write(
     session, the first one to finish restores it, and the others write more slowly from then on: use one
     session for each thread (``spark.newSession()``).
     """
-    if mode not in _MODES:
-        raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
+    check_choice("mode", mode, _MODES)
     check_heartbeat(heartbeat)
     all_options = {
         **(options or {}),

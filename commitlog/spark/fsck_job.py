@@ -15,6 +15,7 @@ from attrs import evolve
 from pyspark.sql import SparkSession
 
 from commitlog._util.ids import random_id
+from commitlog._util.parsing import check_choice
 from commitlog.clock import SystemClock
 from commitlog.commit import ProbeReport
 from commitlog.errors import ConfigurationError
@@ -213,8 +214,7 @@ def fsck(
 
     It also raises the errors of the methods above, and those of `open_namespace` and `write`.
     """
-    if mode not in _MODES:
-        raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
+    check_choice("mode", mode, _MODES)
     run, known = _MODES[mode]
     if wrong := arguments.keys() - known:
         raise ConfigurationError(f"{', '.join(sorted(wrong))}: not an argument of the mode {mode!r}")
@@ -304,8 +304,7 @@ def _restore(
         assert undecided is not None
         return undecided
 
-    if unreadable not in ("error", "report"):
-        raise ConfigurationError(f"unreadable is {unreadable!r}; it must be 'error' or 'report'")
+    check_choice("unreadable", unreadable, ("error", "report"))
     assert place.store is not None
     with restore_namespace(
         place.name,

@@ -24,6 +24,7 @@ import pyarrow as pa
 from attrs import field, frozen
 
 from commitlog._util.ids import random_id
+from commitlog._util.parsing import check_choice
 from commitlog.connect import connect
 from commitlog.errors import (
     CommitError,
@@ -144,15 +145,11 @@ class OutputWriter:
             files=FileOptions(compression=compression, partition_by=tuple(partition_by)),
             **arguments,
         )
-        for name, value, known in [
-            ("mode", made.mode, _MODES),
-            ("on_duplicate", made.on_duplicate, get_args(OnDuplicate)),
-            ("visibility", made.visibility, (None, *get_args(Visibility))),
-            ("compression", compression, tuple(compressions)),
-        ]:
-            if value not in known:
-                listed = ", ".join(str(each) for each in known if each is not None)
-                raise ConfigurationError(f"{name} is {value!r}; it must be one of {listed}")
+        check_choice("mode", made.mode, _MODES)
+        check_choice("on_duplicate", made.on_duplicate, get_args(OnDuplicate))
+        if made.visibility is not None:
+            check_choice("visibility", made.visibility, get_args(Visibility))
+        check_choice("compression", compression, compressions)
         return made
 
     def begin(self, rows: pa.Schema | None) -> TabularJob:

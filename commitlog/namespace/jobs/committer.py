@@ -24,6 +24,7 @@ from attrs import frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
+from commitlog._util.parsing import check_choice
 from commitlog._util.retry import Backoff
 from commitlog._util.tracing import Attributes, carried, traced
 from commitlog.clock import Clock, SystemClock
@@ -173,8 +174,7 @@ class DirectoryCommitter:
             AlreadyExists: something is at the target, and the mode is ``error``.
             NotADirectory: a file is at the target, or above it.
         """
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(get_args(Mode))}")
+        check_choice("mode", mode, get_args(Mode))
         if job_id is not None and not _is_text(job_id):
             raise ConfigurationError(f"a job id is a text that is not blank, not {job_id!r}")
         name = self._new_id()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
+from commitlog._util.parsing import check_choice
 from commitlog.errors import ConfigurationError, NotSupported, StateMismatch
 from commitlog.ingest import Slice, StateTable
 from commitlog.spark.errors import own_errors
@@ -72,8 +73,7 @@ def stream_files(
         NotFound: there is no file to infer the columns from.
     """
     given = dict(options or {})
-    if reader not in READERS:
-        raise ConfigurationError(f"reader is {reader!r}; it must be one of {', '.join(READERS)}")
+    check_choice("reader", reader, READERS)
     if any(name.lower() == "reader" for name in given):
         raise ConfigurationError("option reader has an argument of its own: leave it out of options")
     place = url.partition("?")[0]
