@@ -147,6 +147,18 @@ class Semaphore:
         """Return the present holders, by the records; those that died count."""
         return self._tenure.holders()
 
-    def break_holder(self, token: int, *, wait: bool = True) -> bool:
-        """Release the permit in the name of the holder with this token; see `Lock.break_holder`."""
-        return self._tenure.break_holder(token, wait=wait)
+    def break_holder(self, token: int, *, slot: int | None = None, wait: bool = True) -> bool:
+        """Release the permit in the name of the holder with this token; see `Lock.break_holder`.
+
+        Args:
+            token: `Holder.token`.
+            slot: `Holder.slot`; None: that of the only holder with this token. Tokens are counted for
+                each permit, so the holders of two permits may have the same one.
+            wait: as of `Lock.break_holder`.
+
+        Raises:
+            ConfigurationError: there is no such slot, or several holders have the token and no slot is
+                given; nothing was changed.
+            OutcomeUnknown, CommitError: as `Lock.break_holder`.
+        """
+        return self._tenure.break_holder(token, slot=slot, wait=wait)

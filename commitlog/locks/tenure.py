@@ -359,21 +359,31 @@ class Tenure:
                 )
         return tuple(found)
 
-    def break_holder(self, token: int, *, wait: bool) -> bool:
-        """Release the slot of the holder with this token; see `Lock.break_holder`."""
-        for key in self._keys:
-            record = self._read(key)
-            if record is None or record.released or _token_of(record) != token:
-                continue
-            return break_lease(
-                self._records,
-                HeldLease(record=record, since=self._clock.monotonic() if wait else -math.inf),
-                clock=self._clock,
-                backoff=self._backoff,
-                settings=self._lease_settings,
-                owner=self._new_id(),
+    def break_holder(self, token: int, *, slot: int | None = None, wait: bool) -> bool:
+        """Release the slot of the holder with this token; see `Semaphore.break_holder`."""
+        if slot is not None and not 0 <= slot < len(self._keys):
+            raise ConfigurationError(f"slot is {slot}; it must be from 0 to {len(self._keys) - 1}")
+        held: dict[int, LeaseRecord] = {}
+        for number, key in enumerate(self._keys):
+            record = self._read(key) if slot in (None, number) else None
+            if record is not None and not record.released and _token_of(record) == token:
+                held[number] = record
+        if len(held) > 1:
+            raise ConfigurationError(
+                f"the holders of the permits {', '.join(map(str, held))} of {self._name!r} have the same"
+                f" token, {token}; nothing was changed. To break one of them, give its slot"
             )
-        return False
+        if not held:
+            return False
+        [record] = held.values()
+        return break_lease(
+            self._records,
+            HeldLease(record=record, since=self._clock.monotonic() if wait else -math.inf),
+            clock=self._clock,
+            backoff=self._backoff,
+            settings=self._lease_settings,
+            owner=self._new_id(),
+        )
 
     def _read(self, key: Key) -> LeaseRecord | None:
         item = self._records.get(key)

@@ -76,6 +76,25 @@ def test_breaking_frees_the_permit_of_one_holder(store: ConditionalStore, clock:
     assert not second.renew() and first.renew()
 
 
+def test_breaking_one_of_two_holders_with_the_same_token_takes_its_slot(
+    store: ConditionalStore, clock: ManualClock
+) -> None:
+    """Tokens are counted for each permit, so those of two permits may be equal."""
+    first, second, third = (_make(store, clock) for _ in range(3))
+    first.acquire()
+    second.acquire()
+    assert first.token == second.token
+    with pytest.raises(ConfigurationError, match=r"permits 0, 1 of 'loads' .* give its slot"):
+        third.break_holder(second.token, wait=False)
+    assert first.renew() and second.renew()
+    assert not third.break_holder(second.token + 1, slot=1, wait=False)
+    assert third.break_holder(second.token, slot=1, wait=False)
+    assert first.renew() and not second.renew()
+    assert third.break_holder(first.token, wait=False)  # no other holder has it now
+    with pytest.raises(ConfigurationError, match="slot is 2; it must be from 0 to 1"):
+        third.break_holder(1, slot=2)
+
+
 def test_wrong_use_is_refused(store: ConditionalStore, clock: ManualClock) -> None:
     """One object has one permit."""
     for permits in (0, 1001):
