@@ -13,6 +13,7 @@ A lock has one slot, a semaphore one for each permit. A slot is a lease without 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -196,6 +197,8 @@ class Tenure:
             OutcomeUnknown: an answer was lost. The slot is not held, but a record may say so, and others
                 then wait until it runs out. Another call recognises it as its own.
             CommitError: a request failed; nothing is held.
+
+        After an error of the background, the slot is released again.
         """
         give_up = self._clock.monotonic() + timeout
         while True:
@@ -204,7 +207,12 @@ class Tenure:
                 with self._requests:
                     left = self._try(slot)
                 if left is None:
-                    self._begin_heartbeats()
+                    try:
+                        self._begin_heartbeats()
+                    except BaseException:  # such as that no thread can be started
+                        with contextlib.suppress(LockNotHeld):
+                            self.release()
+                        raise
                     return True
                 pause = min(pause, left)
             now = self._clock.monotonic()
@@ -279,12 +287,11 @@ class Tenure:
         return True
 
     def _begin_heartbeats(self) -> None:
-        settings = self.settings
-        self._stops = (
-            self._background.repeat(settings.heartbeat, self.renew),
-            # Requests may hang, so another thread watches the clock.
-            self._background.repeat((settings.margin or settings.heartbeat) / 4, lambda: self.held),
-        )
+        heartbeat, margin = self.settings.heartbeat, self.settings.margin
+        self._stops = (self._background.repeat(heartbeat, self.renew),)
+        # Requests may hang, so another thread watches the clock.
+        look = self._background.repeat((margin or heartbeat) / 4, lambda: self.held)
+        self._stops = (*self._stops, look)
 
     # -- holding -----------------------------------------------------------------------------------
 

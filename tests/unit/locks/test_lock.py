@@ -400,6 +400,34 @@ class _Pauses(Foreground):
         return super().repeat(seconds, call)
 
 
+@pytest.mark.parametrize("begun", [0, 1])
+def test_a_lock_without_its_threads_is_given_back(make: Callable[..., Lock], begun: int) -> None:
+    """If a thread cannot be started, the heartbeats of another one would hold the lock forever."""
+
+    class Few(Foreground):
+        running = 0
+
+        def repeat(self, seconds: float, call: Callable[[], bool]) -> Callable[[], None]:
+            if self.running == begun:
+                raise RuntimeError("can't start new thread")
+            self.running += 1
+            return stop
+
+    def stop() -> None:
+        few.running -= 1
+
+    few = Few()
+    lock = make(background=few)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="new thread"):
+            lock.acquire()
+        assert few.running == 0
+        assert not lock.held and not lock.locked()
+        with pytest.raises(LockNotHeld, match="acquire it first"):
+            lock.check()
+    assert make().acquire(blocking=False)
+
+
 @pytest.mark.parametrize("settings", [{}, {"margin": 0.5}, {"margin": 1.9}, {"heartbeat": 6.0}], ids=str)
 def test_the_clock_is_looked_at_twice_within_the_margin(
     settings: dict[str, float], make: Callable[..., Lock]
