@@ -238,10 +238,11 @@ class Tail:
                 version; a number: after that record, from 0 on.
             until: number of the record to treat as the last one; None: the last one.
 
-        Raises `NotFound` if there is no such record.
+        Raises `NotFound` if there is no such record, and `ConfigurationError` for another text.
         """
         if isinstance(at, int):
             return self._after(at)
+        check_choice("at", at, ("all", "latest"))
         end = self.end() if until is None else until
         if at == "latest" or not end:
             return self._after(end)

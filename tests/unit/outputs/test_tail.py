@@ -153,6 +153,14 @@ def test_an_unknown_reaction_is_refused() -> None:
         open_output(MemoryStore()).tail(on_rewrite="ignore")  # type: ignore[arg-type]
 
 
+def test_an_unknown_first_position_is_refused() -> None:
+    """A mistyped ``latest`` would read all files again."""
+    output = open_output(MemoryStore())
+    append(output, "a")
+    with pytest.raises(ConfigurationError, match="at is 'newest'; it must be one of all, latest"):
+        output.tail().start("newest")  # type: ignore[arg-type]
+
+
 def test_a_log_is_not_read_after_a_negative_number() -> None:
     """There is no record before the first one, so the log would seem to be empty."""
     output = open_output(MemoryStore())
