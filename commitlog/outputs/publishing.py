@@ -271,7 +271,13 @@ class Publisher:
             self._persist(once)
         return count
 
-    def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
+    def roll_forward(
+        self,
+        until: int | None = None,
+        *,
+        strict: bool = True,
+        failures: list[CommitError] | None = None,
+    ) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
 
         Returns the versions that had not been complete. Raises `PublishIncomplete`, `CorruptRecord` or
@@ -281,10 +287,12 @@ class Publisher:
             until: number of a record; None: the last one.
             strict: whether errors of the work after the publishing are raised; otherwise they are
                 logged. Readers do not depend on that work, and may lack the permission for it.
+            failures: takes the error of a version that cannot be completed; None: it is raised.
         """
         seen = self._success()
         start = 0 if seen[0] is None else seen[0].version
-        completed, end = self._roll(self._log.read(start, until), seen, Cleanup(strict=strict))
+        records = self._log.read(start, until)
+        completed, end = self._roll(records, seen, Cleanup(strict=strict), failures=failures)
         if end is None:
             self.checked_watermark()
         return completed
@@ -319,6 +327,8 @@ class Publisher:
         seen: tuple[Success | None, str | None],
         cleanup: Cleanup,
         done: Collection[str] = (),
+        *,
+        failures: list[CommitError] | None = None,
     ) -> tuple[tuple[int, ...], int | None]:
         """Complete the commits among `records`, and move ``_SUCCESS`` from `seen` to the last of them.
 
@@ -327,6 +337,7 @@ class Publisher:
             seen: the watermark, as `_success` returned it.
             cleanup: see `complete`.
             done: attempts that are complete.
+            failures: see `roll_forward`.
 
         Returns the versions that had not been complete, and the last number, or None without a record.
         """
@@ -349,7 +360,9 @@ class Publisher:
             with cleanup:
                 self._advance(last, seen)
         if failure is not None:
-            raise failure
+            if failures is None:
+                raise failure
+            failures.append(failure)
         return tuple(dict.fromkeys(completed)), end
 
     def uploads(self, attempt: str | None = None) -> Iterator[StagedInfo]:

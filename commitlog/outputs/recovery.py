@@ -129,7 +129,7 @@ def recover(
 
     completed: tuple[int, ...] = ()
     try:
-        completed = publisher.roll_forward()
+        completed = publisher.roll_forward(failures=failures)
     except _LASTING as error:
         failures.append(error)
     # A driver may have prepared and committed its job between the two listings: then its attempt is
@@ -287,7 +287,13 @@ class PreviewPublisher(Publisher):
             self._to_publish.add(record.attempt)
         return pending.lists(record)
 
-    def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
+    def roll_forward(
+        self,
+        until: int | None = None,
+        *,
+        strict: bool = True,
+        failures: list[CommitError] | None = None,
+    ) -> tuple[int, ...]:
         """Return the versions that would be completed."""
         records = self._log.read(self.watermark(), until)
         completed = (

@@ -339,6 +339,22 @@ def test_a_recovery_reports_lost_files_and_the_job_to_run_again(
         output.begin("daily")
 
 
+def test_a_recovery_that_finds_lost_files_reports_the_versions_that_it_completes(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """The files of a later version are published, and the next recovery has nothing to complete."""
+    die_at(store, clock, PUBLISH_1, "before")
+    for upload in list(store.list_staged("out/")):
+        store.abort(upload)
+    die_at(store, clock, PUBLISH_1, "before", job_id="later")
+    assert visible(store) == {}
+    report = output.recover(older_than=0)
+    assert [loss.version for loss in report.lost] == [1]
+    assert report.completed == (2,)
+    assert len(visible(store)) == 2
+    assert output.recover(older_than=0).completed == ()
+
+
 class Astray(HookedStore):
     """A store whose reads of some paths report a missing bucket."""
 
