@@ -21,6 +21,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import groupby
 from typing import Any, TypeVar
 
 from attrs import evolve
@@ -401,43 +402,45 @@ class Output:
     ) -> list[CommitRecord | CommitError]:
         """Commit several jobs; return the outcome of each, in their order.
 
-        Jobs share records as far as `share_records` allows, without threads. An outcome is the record
-        that `commit` returns for such a job, or the error that it raises; a job with an error does not
-        concern the others. An exception that is no `CommitError`, such as that of an executor, becomes
-        the `OutcomeUnknown` of its job, as its cause. Raises nothing else than `commit` does for wrong
-        arguments, before anything is sent.
+        Neighbours share records as far as `share_records` allows, without threads. A job that is
+        committed alone comes after the jobs before it, and before those after it.
+
+        An outcome is the record that `commit` returns for such a job, or the error that it raises; a job
+        with an error does not concern the others. An exception that is no `CommitError`, such as that of
+        an executor, becomes the `OutcomeUnknown` of its job, as its cause. Raises nothing else than
+        `commit` does for wrong arguments, before anything is sent.
 
         Args:
             jobs: each job, as `begin` returned it, with its files.
         """
         checked = [(job, self._checked(job, files)) for job, files in jobs]
-        outcomes: list[CommitRecord | CommitError | None] = [None] * len(checked)
-        ready = {
-            number: ReadyJob(job=job, files=tuple(files))
-            for number, (job, files) in enumerate(checked)
-            if self._may_share(job, files, None)
-        }
-        shared = dict(zip(ready, self._commit_together(list(ready.values())), strict=True))
+        outcomes: list[CommitRecord | CommitError] = []
         done: list[CommitRecord] = []
-        for number, (job, files) in enumerate(checked):
-            try:
-                if number in ready:
-                    outcome, pending = shared[number], ready[number].pending
-                    if isinstance(outcome, Exception):
-                        raise outcome
-                    record = outcome
-                else:
-                    record, pending = self._commit_alone(job, files, None)
-                self._complete(job, record, pending)
-                done.append(record)
-                outcomes[number] = record
-            except CommitError as error:
-                outcomes[number] = error
-            except Exception as error:  # the outcomes of the others must not be lost
-                outcomes[number] = unknown_outcome(error)
+        # A job that replaces files must not replace those of later jobs.
+        runs = groupby(checked, key=lambda each: self._may_share(each[0], each[1], None))
+        for may_share, group in runs:
+            run = list(group)
+            ready = [ReadyJob(job=job, files=tuple(files)) for job, files in run if may_share]
+            shared = iter(self._commit_together(ready) if ready else ())
+            for number, (job, files) in enumerate(run):
+                try:
+                    if may_share:
+                        outcome, pending = next(shared), ready[number].pending
+                        if isinstance(outcome, Exception):
+                            raise outcome
+                        record = outcome
+                    else:
+                        record, pending = self._commit_alone(job, files, None)
+                    self._complete(job, record, pending)
+                    done.append(record)
+                    outcomes.append(record)
+                except CommitError as error:
+                    outcomes.append(error)
+                except Exception as error:  # the outcomes of the others must not be lost
+                    outcomes.append(unknown_outcome(error))
         if done:
             self._finish(done)
-        return [outcome for outcome in outcomes if outcome is not None]
+        return outcomes
 
     def _complete(self, job: Job, record: CommitRecord, pending: PendingJob) -> None:
         """Publish the files of a job that is committed; raise if it was committed with other files."""

@@ -123,6 +123,17 @@ def test_large_jobs_and_those_that_replace_are_committed_alone() -> None:
     assert output.snapshot().jobs == ("large", "over")
 
 
+@pytest.mark.parametrize("share_records", [True, False])
+def test_a_job_that_replaces_does_not_replace_later_ones(share_records: bool) -> None:
+    """Jobs are committed in their order, whether they share records or not."""
+    output = Output(open_output(MemoryStore()).store, "out", share_records=share_records)
+    jobs = ready(output, "old") + ready(output, "over", mode="overwrite") + ready(output, "new")
+    assert versions(output.commit_many(jobs)) == [1, 2, 3]
+    assert output.snapshot().rows == 2
+    names = [file.path for file in output.snapshot().files]
+    assert [path for path in names if jobs[0][0].attempt in path] == []
+
+
 def test_an_attempt_may_be_committed_again_by_any_client() -> None:
     """With the same files it gets the record; an entry of an earlier call is removed by a recovery."""
     store = MemoryStore()
