@@ -1,4 +1,8 @@
-"""The Spark examples in README and docs run unchanged, page by page, in a separate process."""
+"""The Spark examples in README and docs run unchanged, in a separate process.
+
+Each page makes a Spark session of its own. All pages use one Spark, except for the page that sets the
+committer up in its first session.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.project import ROOT
+from support.selection import wanted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -35,11 +41,6 @@ PAGES = {
     ),
     "docs/operations.md": "import commitlog\nspark = commitlog.spark.session()\n",
     "docs/spark-s3a.md": "import commitlog\nspark = commitlog.spark.session()\n",
-    "docs/switch-a-job.md": (
-        "import commitlog\n"
-        "from pyspark.sql import SparkSession\n"
-        "spark = commitlog.spark.configure(SparkSession.builder).getOrCreate()\n"
-    ),
     "docs/spark.md": (
         "url = 's3://bucket/layout'\n"
         "def before(number, block):\n"
@@ -52,26 +53,53 @@ PAGES = {
         "    elif 'commitlog://' in block:\n"
         "        df = spark.range(3)\n"
     ),
+    "docs/switch-a-job.md": (
+        "import commitlog\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = commitlog.spark.configure(SparkSession.builder).getOrCreate()\n"
+    ),
 }
 
-#: Runs the blocks of one page, and prints their number. A failure prints the block.
-_RUN = """
-import json, sys
+#: The page that gets a Spark of its own. It comes last: the pages before it have no committer.
+ALONE = "docs/switch-a-job.md"
 
-page = json.load(sys.stdin)
-names = {"__name__": "__main__"}
-exec(page["before"], names)
-for number, block in enumerate(page["blocks"]):
-    names.get("before", lambda *_: None)(number, block)
-    try:
+#: Runs the blocks of pages, and prints for each page the number of blocks that ran, and the error.
+_RUN = """
+import json, sys, traceback
+
+def run(page, came):
+    names = {"__name__": "__main__"}
+    exec(page["before"], names)
+    for number, block in enumerate(page["blocks"]):
+        names.get("before", lambda *_: None)(number, block)
+        came["block"] = block
         exec(compile(block, f"block {number}", "exec"), names)
+        for query in names["spark"].streams.active:
+            query.processAllAvailable()
+            query.stop()
+        came["ran"] += 1
+
+def leave_session(alone):
+    from pyspark.sql import SparkSession
+
+    session = SparkSession._instantiatedSession
+    if session is not None and alone:
+        session.stop()
+    elif session is not None:
+        sessions = session._get_j_spark_session_class(session._jvm)
+        sessions.clearDefaultSession()
+        sessions.clearActiveSession()
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+results = []
+for page in json.load(sys.stdin):
+    leave_session(page["alone"])
+    results.append({"ran": 0, "block": None, "error": None})
+    try:
+        run(page, results[-1])
     except BaseException:
-        print(block, file=sys.stderr)
-        raise
-    for query in names["spark"].streams.active:
-        query.processAllAvailable()
-        query.stop()
-print(len(page["blocks"]))
+        results[-1]["error"] = traceback.format_exc()
+print(json.dumps(results))
 """
 
 
@@ -94,39 +122,58 @@ def test_every_page_with_examples_is_run() -> None:
     assert {str(p.relative_to(ROOT)) for p in pages if _blocks(str(p))} == PAGES.keys()
 
 
-@pytest.mark.all
-@pytest.mark.parametrize("page", PAGES)
-def test_examples_of_spark_run(page: str, tmp_path: Path) -> None:
-    """Each example of the page runs without an error after the previous ones."""
+def _prepared(page: str, top: Path) -> dict[str, object]:
+    """Make the places below `top` that a page needs; return its setup and its blocks."""
+    for landing in ("data/landing", "s3/landing/events"):
+        (top / landing).mkdir(parents=True)
+        (top / landing / "one.json").write_text('{"id": 1}\n')
+    (top / "var/lib/node_exporter").mkdir(parents=True)
+    blocks = [_here(block, top) for block in _blocks(page)]
+    assert blocks
+    return {"before": _here(PAGES[page], top), "blocks": blocks, "alone": page == ALONE}
+
+
+@pytest.fixture(scope="module")
+def results(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """For each page the number of blocks that ran, the last one that began, and the error."""
     from commitlog.namespaces import create_namespace
     from commitlog.spark import committer_jar
 
-    for landing in ("data/landing", "s3/landing/events"):
-        (tmp_path / landing).mkdir(parents=True)
-        (tmp_path / landing / "one.json").write_text('{"id": 1}\n')
-    for command in _PREPARATION.findall((ROOT / page).read_text()):
-        subprocess.run(command, cwd=tmp_path, shell=True, check=True)
-    (tmp_path / "var/lib/node_exporter").mkdir(parents=True)
-    names = f"sqlite://{tmp_path}/names.sqlite"
-    create_namespace("lake", store=str(tmp_path / "lake"), metadata=names)
-    blocks = [_here(block, tmp_path) for block in _blocks(page)]
-    assert blocks
+    pages = [page for (page,) in wanted(request, test_examples_of_spark_run, "page")]
+    where = tmp_path_factory.mktemp("pages")
+    names = f"sqlite://{where}/names.sqlite"
+    create_namespace("lake", store=str(where / "lake"), metadata=names)
+    prepared = [_prepared(page, where / str(number)) for number, page in enumerate(pages)]
+    for page in pages:
+        # Relative paths are those of the JVM, and so the same for all pages.
+        for command in _PREPARATION.findall((ROOT / page).read_text()):
+            subprocess.run(command, cwd=where, shell=True, check=True)
     done = subprocess.run(
         [sys.executable, "-c", _RUN],
-        input=json.dumps({"before": _here(PAGES[page], tmp_path), "blocks": blocks}),
-        cwd=tmp_path,
+        input=json.dumps(prepared),
+        cwd=where,
         env={
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,
             "COMMITLOG_METADATA": names,
-            "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --master local[1]"
-            " --conf spark.sql.shuffle.partitions=2"
-            f" --jars {committer_jar()} pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": f"--conf spark.ui.enabled=false --master local[2]"
+            f" --conf spark.sql.shuffle.partitions=4 --jars {committer_jar()} pyspark-shell",
         },
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    assert done.stdout.splitlines()[-1] == str(len(blocks))
+    return dict(zip(pages, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of_spark_run(page: str, results: dict[str, dict[str, Any]]) -> None:
+    """Each example of the page runs without an error after the previous ones."""
+    came = results[page]
+    assert came["error"] is None, f"{came['error']}\n{came['block']}"
+    assert came["ran"] == len(_blocks(page))
