@@ -1,6 +1,6 @@
-"""Drivers in their own processes and JVMs: one is killed at each step of a commit, one competes.
+"""A driver in its own process and JVM competes with another one, and is killed at steps of commits.
 
-The killed driver runs one job for each way to write and each step, so that one kill is enough.
+It has a job for each race, and one for each way to write and each step, so that one kill is enough.
 """
 
 from __future__ import annotations
@@ -96,6 +96,35 @@ def all_cases() -> list[Any]:
     ]
 
 
+@frozen(kw_only=True)
+class Race:
+    """Two jobs that two drivers commit at once.
+
+    Attributes:
+        way: how both jobs write.
+        mode: of both.
+        ours: id of the job in the driver of this process.
+        theirs: id of the job in the other driver.
+        error: of the job that loses; None if both are committed.
+    """
+
+    way: str
+    mode: str = "append"
+    ours: str = "ours"
+    theirs: str = "theirs"
+    error: str | None = None
+
+
+RACES = {
+    "two appends": Race(way="s3"),
+    "one job in a directory": Race(
+        way="local", ours="daily", theirs="daily", error="JobAlreadyCommitted"
+    ),
+    "one job, on S3": Race(way="s3", ours="daily", theirs="daily", error="JobAlreadyCommitted"),
+    "no data may be there": Race(way="local", mode="error", error="AlreadyExists"),
+}
+
+
 @frozen
 class Remains:
     """The output of a dead driver's job: the place, the rows from before the job, and the job."""
@@ -105,32 +134,113 @@ class Remains:
     job: Job
 
 
+@frozen
+class Rival:
+    """A job of another driver that waits before its commit record: driver, number, place and gate."""
+
+    driver: Driver
+    number: int
+    place: Place
+    gate: Gate
+
+
+@frozen
+class Doomed:
+    """A driver that is killed in the end, after its jobs of races.
+
+    Attributes:
+        driver: the driver.
+        rivals: its jobs of races.
+        remains: its other jobs, by way and step.
+        gates: the gates of `remains`.
+    """
+
+    driver: Driver
+    rivals: dict[str, Rival]
+    remains: dict[tuple[str, str], Remains]
+    gates: list[Gate]
+
+
 @pytest.fixture(scope="module")
-def remains(
+def doomed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
-) -> dict[tuple[str, str], Remains]:
-    """Outputs after a driver was killed while it had a job at each step, for each way to write."""
-    scratch = tmp_path_factory.mktemp("killed")
-    left = {}
+) -> Iterator[Doomed]:
+    """A driver with a job for each race, and for each way to write and each step, all at gates."""
+    scratch = tmp_path_factory.mktemp("doomed")
+    left: dict[tuple[str, str], Remains] = {}
+    races: dict[str, tuple[Place, Job]] = {}
     with ExitStack() as stack:
-        gates = []
-        for number, (way, name) in enumerate(wanted(request, test_a_driver_is_killed, "way", "death")):
-            death = DEATHS[name]
+        gates: list[Gate] = []
+
+        def new(way: str) -> Place:
             gates.append(stack.enter_context(Gate()))
-            place = new_place(way, scratch / str(number), lambda: ministack)
+            return new_place(way, scratch / str(len(gates)), lambda: ministack)
+
+        for (name,) in wanted(request, test_two_drivers_commit_at_once, "name"):
+            race, place = RACES[name], new(RACES[name].way)
+            trap = Trap(at="record", what="hold", port=gates[-1].port)
+            job = place.job(first=100, mode=race.mode, job_id=race.theirs, trap=trap)
+            races[name] = place, job
+        for way, name in wanted(request, test_a_driver_is_killed, "way", "death"):
+            death, place = DEATHS[name], new(way)
             if (way, name) == ("s3", LAST):
                 place = place.with_short_leases()
             trap = evolve(death.trap, port=gates[-1].port)
             job = place.job(mode=death.mode, parts="part = 1", trap=trap)
             left[way, name] = Remains(place, place.begin_base(), job)
-        driver = stack.enter_context(Driver(scratch, [each.job for each in left.values()]))
+        jobs = [*(job for _, job in races.values()), *(each.job for each in left.values())]
+        driver = stack.enter_context(Driver(scratch, jobs))
         for gate, done in zip(gates, driver.jobs, strict=True):
             gate.wait(done)
-        driver.kill()
-        # Processes that commit, and Python workers, are not in the driver's process group.
-        for gate in gates:
-            gate.kill()
-    return left
+        rivals = {
+            name: Rival(driver, number, place, gates[number])
+            for number, (name, (place, _)) in enumerate(races.items())
+        }
+        yield Doomed(driver, rivals, left, gates[len(rivals) :])
+
+
+#: The races of each run with ``--all``; campaigns have the others.
+SOME_RACES = ("two appends", "one job in a directory")
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("name", [name if name in SOME_RACES else in_campaigns(name) for name in RACES])
+def test_two_drivers_commit_at_once(spark: SparkSession, doomed: Doomed, name: str) -> None:
+    """Two appends are both committed. Of two jobs with one id, or in mode error, one is committed."""
+    race, rival = RACES[name], doomed.rivals[name]
+    assert not rival.driver.jobs[rival.number].done(), "the driver is killed later"
+    place = rival.place
+    with Gate() as our_gate:
+        trap = Trap(at="record", what="hold", port=our_gate.port)
+        job = place.job(mode=race.mode, job_id=race.ours, trap=trap)
+        with running(spark, job) as (done,):
+            our_gate.wait(done)
+            rival.gate.open()
+            our_gate.open()
+            results = [
+                (race.ours, job.numbers, done.exception()),
+                (race.theirs, evolve(job, first=100).numbers, rival.driver.error(rival.number)),
+            ]
+    won = [(job_id, numbers) for job_id, numbers, raised in results if raised is None]
+    lost = [str(raised) for _, _, raised in results if raised is not None]
+    assert len(won) == (2 if race.error is None else 1)
+    assert all(f"commitlog.errors.{race.error}: " in raised for raised in lost)
+    output = place.open()
+    with output.store:
+        order = [record.job_id for record in output.log()]
+    assert sorted(order) == sorted(job_id for job_id, _ in won)
+    place.audit(spark, [number for _, numbers in won for number in numbers], *order)
+
+
+# The tests above need the driver alive.
+@pytest.fixture(scope="module")
+def remains(doomed: Doomed) -> dict[tuple[str, str], Remains]:
+    """Outputs after the driver was killed while it had a job at each step, for each way to write."""
+    doomed.driver.kill()
+    # Processes that commit, and Python workers, are not in the driver's process group.
+    for gate in doomed.gates:
+        gate.kill()
+    return doomed.remains
 
 
 @pytest.mark.parametrize(("way", "death"), all_cases())
@@ -162,95 +272,3 @@ def test_a_driver_is_killed(
     assert place.by_listing() == place.by_log(spark) == after
     place.recover()
     place.audit(spark, after, "base", "daily")
-
-
-@frozen(kw_only=True)
-class Race:
-    """Two jobs that two drivers commit at once.
-
-    Attributes:
-        way: how both jobs write.
-        mode: of both.
-        ours: id of the job in the driver of this process.
-        theirs: id of the job in the other driver.
-        error: of the job that loses; None if both are committed.
-    """
-
-    way: str
-    mode: str = "append"
-    ours: str = "ours"
-    theirs: str = "theirs"
-    error: str | None = None
-
-
-RACES = {
-    "two appends": Race(way="s3"),
-    "one job in a directory": Race(
-        way="local", ours="daily", theirs="daily", error="JobAlreadyCommitted"
-    ),
-    "one job, on S3": Race(way="s3", ours="daily", theirs="daily", error="JobAlreadyCommitted"),
-    "no data may be there": Race(way="local", mode="error", error="AlreadyExists"),
-}
-
-
-@frozen
-class Rival:
-    """A job of another driver that waits before its commit record: driver, number, place and gate."""
-
-    driver: Driver
-    number: int
-    place: Place
-    gate: Gate
-
-
-@pytest.fixture(scope="module")
-def rivals(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
-) -> Iterator[dict[str, Rival]]:
-    """Another driver with one job for each race, each in its own place."""
-    scratch = tmp_path_factory.mktemp("rival")
-    names = [name for (name,) in wanted(request, test_two_drivers_commit_at_once, "name")]
-    with ExitStack() as stack:
-        jobs, held = [], []
-        for number, race in enumerate(RACES[name] for name in names):
-            gate = stack.enter_context(Gate())
-            place = new_place(race.way, scratch / str(number), lambda: ministack)
-            trap = Trap(at="record", what="hold", port=gate.port)
-            jobs.append(place.job(first=100, mode=race.mode, job_id=race.theirs, trap=trap))
-            held.append((place, gate))
-        driver = stack.enter_context(Driver(scratch, jobs))
-        for (_, gate), done in zip(held, driver.jobs, strict=True):
-            gate.wait(done)
-        yield {name: Rival(driver, n, *held[n]) for n, name in enumerate(names)}
-
-
-#: The races of each run with ``--all``; campaigns have the others.
-SOME_RACES = ("two appends", "one job in a directory")
-
-
-@pytest.mark.all
-@pytest.mark.parametrize("name", [name if name in SOME_RACES else in_campaigns(name) for name in RACES])
-def test_two_drivers_commit_at_once(spark: SparkSession, rivals: dict[str, Rival], name: str) -> None:
-    """Two appends are both committed. Of two jobs with one id, or in mode error, one is committed."""
-    race, rival = RACES[name], rivals[name]
-    place = rival.place
-    with Gate() as our_gate:
-        trap = Trap(at="record", what="hold", port=our_gate.port)
-        job = place.job(mode=race.mode, job_id=race.ours, trap=trap)
-        with running(spark, job) as (done,):
-            our_gate.wait(done)
-            rival.gate.open()
-            our_gate.open()
-            results = [
-                (race.ours, job.numbers, done.exception()),
-                (race.theirs, evolve(job, first=100).numbers, rival.driver.error(rival.number)),
-            ]
-    won = [(job_id, numbers) for job_id, numbers, raised in results if raised is None]
-    lost = [str(raised) for _, _, raised in results if raised is not None]
-    assert len(won) == (2 if race.error is None else 1)
-    assert all(f"commitlog.errors.{race.error}: " in raised for raised in lost)
-    output = place.open()
-    with output.store:
-        order = [record.job_id for record in output.log()]
-    assert sorted(order) == sorted(job_id for job_id, _ in won)
-    place.audit(spark, [number for _, numbers in won for number in numbers], *order)
