@@ -26,8 +26,9 @@ COMPLETE = {"pyspark": "4.2"}
 #: Tests without servers and without a Spark session, by the dependencies that they reach. A session
 #: with the oldest Spark is in tests/spark/versions.
 TESTS = {
-    "attrs, boto3, botocore, click": (
+    "attrs, boto3, botocore, click, opentelemetry-api": (
         "tests/unit/test_connect.py",
+        "tests/unit/_util/test_tracing.py",
         "tests/unit/aws",
         "tests/unit/cli",
         "tests/unit/commit",
@@ -38,12 +39,18 @@ TESTS = {
         # These tests replace a function that only newer versions of botocore have.
         "--ignore=tests/unit/aws/test_signing.py",
     ),
-    "pyarrow, fastavro": ("tests/unit/files", "tests/unit/spark", "tests/unit/tabular"),
-    "dask": ("tests/integration/dask/test_dataframe.py",),
-    "pyiceberg": ("tests/unit/iceberg", "tests/integration/iceberg/test_catalog.py"),
-    "opentelemetry-api": ("tests/unit/_util/test_tracing.py",),
-    "pylance": ("tests/unit/lance",),
-    "fsspec, greenlet": (
+    "pyarrow, fastavro": (
+        "tests/unit/files",
+        "tests/unit/spark",
+        "tests/unit/tabular",
+        # It needs neither of them.
+        "--ignore=tests/unit/spark/committer",
+    ),
+    "dask, pyiceberg, pylance, fsspec, greenlet": (
+        "tests/integration/dask/test_dataframe.py",
+        "tests/unit/iceberg",
+        "tests/integration/iceberg/test_catalog.py",
+        "tests/unit/lance",
         # The clients in test_clients.py are not installed.
         "tests/integration/fsspec/test_spec.py",
         "tests/integration/fsspec/test_filesystem.py",
