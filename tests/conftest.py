@@ -66,10 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
-#: Directories in the order in which their tests begin. Long groups come first, so that all workers of
-#: pytest-xdist end at about the same time. (By itself, it sorts groups by their number of tests.)
+#: Directories and files in the order in which their tests begin. Long groups and long tests come first,
+#: so that all workers of pytest-xdist end at about the same time. (By itself, it sorts groups by their
+#: number of tests.)
 _ORDER = (
     *("tests/spark/crash", "tests/spark/versions", "tests/spark/ingest", "tests/spark", "tests/docs"),
+    "tests/unit/test_floor_versions.py",
     *("tests/mutation", "tests/sim", "tests/integration", "tests/contract", "tests/campaign"),
 )
 
@@ -87,7 +89,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> int:
-    matches = (number for number, path in enumerate(_ORDER) if item.nodeid.startswith(f"{path}/"))
+    file = f"{item.nodeid.partition('::')[0]}/"
+    matches = (number for number, path in enumerate(_ORDER) if file.startswith(f"{path}/"))
     return next(matches, len(_ORDER))
 
 
