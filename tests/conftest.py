@@ -62,6 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+    # Spark's Python processes import the installed PySpark, not its zip file: see the command `run`.
+    os.environ["TESTS_WITHOUT_ZIP"] = "1"
     # Spark's workers would use the first python3 on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
