@@ -10,6 +10,7 @@ from functools import partial
 from glob import has_magic
 from typing import Any, ClassVar
 
+from attrs import evolve
 from fsspec.utils import tokenize
 
 from commitlog.connect import connect
@@ -17,10 +18,12 @@ from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
     DirectoryNotEmpty,
+    IsADirectory,
     NotADirectory,
     NotSupported,
 )
 from commitlog.filesystem.base import BaseFileSystem
+from commitlog.filesystem.bulk import plan_call
 from commitlog.filesystem.file import WriteFile
 from commitlog.filesystem.ports import Target
 from commitlog.filesystem.store_locations import StoreLocations
@@ -212,6 +215,45 @@ class StoreFileSystem(BaseFileSystem):
             target.copy_from(source.path)
         else:
             super().cp_file(path1, path2, **kwargs)
+
+    def mv(
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        *,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Copy objects, with fsspec's rules for target paths, then remove those that were copied.
+
+        It is not atomic. After an error, objects may be at both paths. What another client writes to the
+        source after it was copied is removed with it.
+
+        Args:
+            path1, path2, recursive, maxdepth: see fsspec.
+            batch_size: the number of concurrent copies.
+
+        Raises `NotFound`, `IsADirectory` without `recursive`, and `NotSupported` in a transaction, or if
+        an object would move to the path of another one that moves as well; nothing happened then.
+        """
+        if self._intrans:
+            raise NotSupported(
+                f"{path1!r} cannot be moved in a transaction, in which copies appear at the end: copy it"
+                " in the transaction, and remove it after that"
+            )
+        plan = plan_call(self, "copy", path1, path2, recursive=recursive, maxdepth=maxdepth)
+        if not plan.pairs:
+            raise IsADirectory(f"{path1!r} is a directory: use mv(recursive=True)")
+        stripped = [tuple(map(self._strip_protocol, pair)) for pair in plan.pairs]
+        moves = [(old, new) for old, new in stripped if old != new and old not in plan.directories]
+        both = {old for old, _ in moves}.intersection(new for _, new in moves)
+        if both:
+            raise NotSupported(f"{min(both)!r} is both moved and a target: move it in another call")
+        self._bulk(batch_size).copy(evolve(plan, pairs=moves), ignore_missing=False)
+        sources = map(self._locations.find, (old for old, _ in moves))
+        self._locations.delete_objects(source for source in sources if source.path)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty object. Without `truncate`, an existing one stays as it is."""

@@ -24,6 +24,7 @@ from commitlog.errors import (
     Conflict,
     DirectoryNotEmpty,
     InvalidPath,
+    IsADirectory,
     JobAborted,
     JobAlreadyCommitted,
     NotADirectory,
@@ -182,6 +183,51 @@ def test_directories_are_prefixes(fs: Any, top: str) -> None:
     assert fs.cat(f"{top}/c/z") == b"zz"
     fs.rm(f"{top}/c", recursive=True)
     assert fs.find(top) == []
+
+
+def test_a_move_to_the_same_path_changes_nothing(fs: Any, top: str, kind: str) -> None:
+    """However the path is spelled: the object is not copied onto itself and then removed."""
+    fs.pipe(f"{top}/d/a", b"1")
+    fs.mv(f"commitlog+{kind}://{top}/d/a", f"{top}/d/a")
+    fs.mv(f"commitlog+{kind}://{top}/d/", f"{top}/d/", recursive=True)
+    assert fs.cat(f"{top}/d/a") == b"1"
+
+
+def test_a_move_removes_only_what_it_has_copied(
+    fs: Any, top: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what is deeper than it looks, nor what another client adds meanwhile, nor its target."""
+    fs.pipe({f"{top}/d/{name}": b"1" for name in ("a", "b", "deeper/c")})
+    fs.mv(f"{top}/d", f"{top}/e", recursive=True, maxdepth=1)
+    assert fs.find(top) == [f"{top}/d/deeper/c", f"{top}/e/a", f"{top}/e/b"]
+    copy = fs.cp_file
+
+    def copy_and_add(source: str, target: str) -> None:
+        copy(source, target)
+        fs.pipe(f"{top}/e/later", b"2")
+
+    monkeypatch.setattr(fs, "cp_file", copy_and_add)
+    fs.mv(f"{top}/e", f"{top}/f", recursive=True)
+    assert fs.find(f"{top}/e") == [f"{top}/e/later"]
+    assert fs.find(f"{top}/f") == [f"{top}/f/a", f"{top}/f/b"]
+    monkeypatch.undo()
+    fs.mv(f"{top}/f", f"{top}/f/", recursive=True)
+    assert fs.find(f"{top}/f") == [f"{top}/f/f/a", f"{top}/f/f/b"]
+
+
+def test_moves_that_would_lose_objects_are_refused(fs: Any, top: str) -> None:
+    """In a transaction, and if a source is the target of another one; nothing changes."""
+    objects = {f"{top}/d/a": b"1", f"{top}/d/d/a": b"2"}
+    fs.pipe(objects)
+    with fs.transaction, pytest.raises(NotSupported, match="in a transaction"):
+        fs.mv(f"{top}/d/a", f"{top}/b")
+    with pytest.raises(NotSupported, match="both moved and a target"):
+        fs.mv(f"{top}/d", f"{top}/d/", recursive=True)
+    with pytest.raises(IsADirectory):
+        fs.mv(f"{top}/d", f"{top}/e")
+    with pytest.raises(FileNotFoundError):
+        fs.mv(f"{top}/no", f"{top}/e")
+    assert fs.cat(top, recursive=True) == objects
 
 
 def test_checksums_change_with_the_content(fs: Any, top: str) -> None:
