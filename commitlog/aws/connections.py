@@ -447,14 +447,21 @@ class _Proxy:
 
     @classmethod
     def parse(cls, url: str) -> _Proxy:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme != "http" or not parts.hostname:
-            raise ConfigurationError("the proxy for the endpoint must be given as http://host:port")
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            place = (parts.hostname or "", parts.port or 80)
+        except ValueError:  # it quotes a part of the URL, which may be one of the password
+            parts, place = urlsplit(""), ("", 0)
+        if parts.scheme != "http" or not place[0]:
+            raise ConfigurationError(
+                "the proxy for the endpoint must be given as http://host:port, with its password"
+                " percent-encoded"
+            )
         headers: tuple[str, ...] = ()
         if parts.username is not None:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             headers = (f"proxy-authorization: Basic {base64.b64encode(login.encode()).decode()}\r\n",)
-        return cls((parts.hostname, parts.port or 80), headers)
+        return cls(place, headers)
 
 
 def _host_header(hostname: str, port: int | None, scheme: str) -> str:

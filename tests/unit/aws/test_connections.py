@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
@@ -447,3 +448,16 @@ def test_a_proxy_without_http_is_a_configuration_error(pool_to: Pools) -> None:
     """Proxies over TLS or SOCKS are refused instead of bypassed."""
     with pytest.raises(ConfigurationError, match="http://host:port"):
         pool_to(1, proxy="socks5://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://user:ab/secret@host:80", "http://user:secret#b@host", "http://[host", "http://a:b"]
+)
+def test_an_invalid_proxy_is_a_configuration_error_without_its_password(
+    pool_to: Pools, proxy: str
+) -> None:
+    """A password that is not encoded may end where the port is expected."""
+    with pytest.raises(ConfigurationError, match="http://") as caught:
+        pool_to(1, proxy=proxy)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "secret" not in shown and "'ab'" not in shown
