@@ -114,7 +114,10 @@ class SqsQueue:
             if self._account:
                 wanted["QueueOwnerAWSAccountId"] = self._account
             answer = self._call("GetQueueUrl", wanted)
-            self._queue_url = str(answer.get("QueueUrl", ""))
+            found = answer.get("QueueUrl")
+            if not isinstance(found, str) or not found:
+                raise Unavailable(f"{self.url}: the server's answer is not from SQS: it has no QueueUrl")
+            self._queue_url = found
         return self._queue_url
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
