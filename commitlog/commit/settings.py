@@ -20,6 +20,9 @@ __all__ = ["DynamoCommit", "LeaseSettings", "SqliteCommit", "parse_dynamo"]
 #: second; truncating the rest of the lease costs up to one; and the request itself needs at least one.
 MIN_TIMEOUT = 3.0
 
+#: Seconds. Clients refuse records with larger numbers than 64 bits hold, so none must be written.
+MAX_TTL = 1e12
+
 
 @frozen(kw_only=True)
 class LeaseSettings:
@@ -32,7 +35,8 @@ class LeaseSettings:
         max_clock_skew_rate: how many times faster any clock (a writer's or the store's) may run than any
             other, at least 1. A waiter waits for the holder's timeout times this.
         ttl: seconds after which the table may drop a record, at least
-            2 × timeout × max_clock_skew_rate: a record must outlive every client that has read it.
+            2 × timeout × max_clock_skew_rate: a record must outlive every client that has read it. At
+            most 10¹².
         test_interval: seconds between two looks while waiting.
         max_wait: most seconds to wait for other holders before `LeaseTimeout`; None: as long as it
             takes, which for one dead holder is its timeout × max_clock_skew_rate.
@@ -71,6 +75,8 @@ class LeaseSettings:
             raise ConfigurationError(
                 f"ttl is {self.ttl} s; it must be at least 2 × timeout × max_clock_skew_rate = {least} s"
             )
+        if self.ttl > MAX_TTL:
+            raise ConfigurationError(f"ttl is {self.ttl} s; it must be at most {MAX_TTL:.0f} s")
         if not 0 < self.test_interval <= self.timeout:
             raise ConfigurationError(
                 f"test_interval is {self.test_interval} s; it must be above 0 and at most timeout"

@@ -31,6 +31,7 @@ def test_defaults_are_those_of_object_store() -> None:
         {"timeout": float("nan")},
         {"max_clock_skew_rate": 0.99},
         {"ttl": 119.9},
+        {"ttl": 1e19},
         {"timeout": 601.0},
         {"test_interval": 0.0},
         {"test_interval": 20.1},
@@ -40,7 +41,7 @@ def test_defaults_are_those_of_object_store() -> None:
     ],
 )
 def test_settings_that_break_the_protocol_are_refused(wrong: dict[str, Any]) -> None:
-    """They would drop records too early, or make leases too short to use."""
+    """They would drop records too early, make leases too short to use, or records unreadable."""
     with pytest.raises(ConfigurationError):
         LeaseSettings(**wrong)
 
