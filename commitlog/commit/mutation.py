@@ -47,6 +47,10 @@ __all__ = [
 Send: TypeAlias = Callable[[Condition | None, RequestExpiry | None], PutResult | None]
 
 
+#: Bytes of the longest etag with its quotes: what the key of a lease holds.
+_MAX_ETAG = 1024
+
+
 class Reading(enum.Enum):
     """The outcome of a mutation with a lost response, as the present object shows it."""
 
@@ -61,14 +65,20 @@ class Reading(enum.Enum):
 def quoted(etag: str) -> str:
     """Return an etag in quotes, as RFC 9110 has it, however it was spelt.
 
-    Raises `ConfigurationError` for a value that is not text.
+    Raises `ConfigurationError` for a value that is not text, or that no store has as an etag.
 
     >>> quoted("abc"), quoted('"abc"'), bare('"abc"')
     ('"abc"', '"abc"', 'abc')
     """
     if not isinstance(etag, str):
         raise ConfigurationError(f"an etag is a str, not {etag!r}; nothing was sent")
-    return etag if etag.startswith("W/") else f'"{bare(etag)}"'
+    found = etag if etag.startswith("W/") else f'"{bare(etag)}"'
+    if len(found.encode(errors="replace")) > _MAX_ETAG or not found.isprintable():
+        raise ConfigurationError(
+            f"an etag is printable, and has at most {_MAX_ETAG - 2} bytes of UTF-8, not {etag!r:.80}; "
+            "nothing was sent"
+        )
+    return found
 
 
 def bare(etag: str) -> str:

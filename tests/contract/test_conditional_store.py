@@ -89,6 +89,18 @@ def test_a_copy_does_not_overwrite(store: ConditionalStore) -> None:
     assert store.get("c").data == b"three"
 
 
+@pytest.mark.parametrize(
+    "etag", ["x" * 2000, "\ud800", "a\nb"], ids=["too long", "not Unicode", "not printable"]
+)
+def test_an_etag_that_no_store_has_is_refused(store: ConditionalStore, etag: str) -> None:
+    """It is a mistake of the caller, whatever enforces the condition."""
+    store.put_if_absent("a", b"one")
+    with pytest.raises(ConfigurationError, match="an etag is printable"):
+        store.put_if_match("a", b"two", etag=etag)
+    with pytest.raises(ConfigurationError, match="an etag is printable"):
+        store.delete_if_match("a", etag=etag)
+
+
 def test_a_deletion_needs_the_current_etag(store: ConditionalStore) -> None:
     """An old etag, or one for a missing object, is refused."""
     first = store.put_if_absent("a", b"one").etag
