@@ -131,6 +131,13 @@ class Calls:
                     if operation not in _READS:
                         raise
                     last = Unavailable(str(error))
+                except Refused:
+                    raise
+                except CommitError as error:
+                    # That this attempt did nothing says nothing of the one that was under way.
+                    if isinstance(last, OutcomeUnknown):
+                        raise last from error
+                    raise
             assert last is not None
             raise last
 
