@@ -347,8 +347,13 @@ class S3Store(ObjectStore):
     ) -> None:
         """See `ObjectStore.delete`. In a bucket with versions the older ones stay."""
         request = Request("DELETE", self.key(path), condition=condition, expiry=expiry)
-        with suppress(NotFound):
+        try:
             self._send(request, path)
+        except NotFound as error:
+            if condition is not None:
+                raise PreconditionFailed(
+                    f"{path!r} should have etag {condition.etag}, but there is no object"
+                ) from error
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
         """See `ObjectStore.delete_many`. One request for each thousand, where the server offers it."""
