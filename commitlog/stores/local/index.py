@@ -130,10 +130,15 @@ class Transaction:
         )
 
     def token(self, inode: int) -> str | None:
-        """Return the token that is kept for an inode, whatever file it is of."""
-        row = self._connection.execute(
-            "SELECT token FROM objects WHERE inode = ?", (_signed(inode),)
-        ).fetchone()
+        """Return the token that is kept for an inode, whatever file it is of.
+
+        Never raises: a change of names has happened when it is called. None if it cannot be read.
+        """
+        row = None
+        with suppress(*_SQLITE):
+            row = self._connection.execute(
+                "SELECT token FROM objects WHERE inode = ?", (_signed(inode),)
+            ).fetchone()
         return None if row is None else str(row[0])
 
     def forget(self, inode: int, token: str | None = None) -> None:

@@ -1193,3 +1193,19 @@ def test_a_new_file_with_a_reused_inode_keeps_its_row(root: Path) -> None:
         transaction.forget(found.st_ino, token)
         assert transaction.token(found.st_ino) is None
     index.close()
+
+
+@pytest.mark.parametrize("change", ["put", "delete"])
+def test_a_change_that_happened_is_not_reported_as_a_failure(
+    store: LocalStore, root: Path, change: str
+) -> None:
+    """The row of the old file is damaged, and is looked at when the name is changed."""
+    store.put("a", b"1")
+    with closing(sqlite3.connect(root / ".commitlog" / "index.sqlite", isolation_level=None)) as index:
+        index.execute("UPDATE objects SET token = CAST(x'ff' AS TEXT)")
+    if change == "put":
+        store.put("a", b"2")
+        assert store.get("a").data == b"2"
+    else:
+        store.delete("a")
+        assert list(store.list()) == []
