@@ -322,14 +322,18 @@ class LocalStore(ObjectStore):
         errors: dict[str, CommitError] = {}
         base = self._base_of_deletion()
         while base is not None and (batch := dict(islice(rest, _BATCH))):
-            with base.index.changing() as transaction:
-                change = Change(base, transaction)
-                for path, parts in batch.items():
-                    try:
-                        with explained(repr(path)):
-                            change.remove(base.above + parts, None)
-                    except CommitError as error:
-                        errors[path] = error
+            try:
+                with base.index.changing() as transaction:
+                    change = Change(base, transaction)
+                    for path, parts in batch.items():
+                        try:
+                            with explained(repr(path)):
+                                change.remove(base.above + parts, None)
+                        except CommitError as error:
+                            errors[path] = error
+            except CommitError as error:  # it did not begin, but earlier batches may be gone
+                errors |= dict.fromkeys(batch, error)
+                continue
             for directory in {parts[:-1] for parts in batch.values()}:
                 try:
                     self._sync(base, base.above + directory)

@@ -1209,3 +1209,22 @@ def test_a_change_that_happened_is_not_reported_as_a_failure(
     else:
         store.delete("a")
         assert list(store.list()) == []
+
+
+def test_a_bulk_removal_tells_what_remains(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it gets no lock after the first batch, the objects of that batch are gone all the same."""
+    paths = [f"{number:03}" for number in range(501)]
+    for path in paths:
+        store.put(path, b"")
+    real, calls = Index.changing, iter(range(9))
+
+    def changing(self: Index) -> Any:
+        if next(calls) == 2:  # the first batch has two: its change, and what it leaves to tidy
+            raise Unavailable("busy")
+        return real(self)
+
+    monkeypatch.setattr(Index, "changing", changing)
+    failures = store.delete_many(paths)
+    monkeypatch.undo()
+    assert list(failures) == [info.path for info in store.list()] == ["500"]
+    assert isinstance(failures["500"], Unavailable)
