@@ -96,8 +96,7 @@ class StoreLocations:
         info = self._head(at)
         if info is not None:
             return _info_of(at.root, info)
-        page = at.store.list_page(join(at.path, "") if at.path else "", limit=1)
-        if page.objects or not at.path:
+        if not at.path or _has_objects(at):
             return directory_info(path)
         raise NotFound(f"there is no object or directory at {path!r}")
 
@@ -255,6 +254,20 @@ class StoreLocations:
 
     def _head(self, at: StorePath) -> ObjectInfo | None:
         return at.store.begin_head(at.path)().info if at.path else None
+
+
+def _has_objects(at: StorePath) -> bool:
+    """Return whether there is an object below a path.
+
+    A page may have none, and another one follow: what marks an empty directory counts on a page of S3,
+    and is left out. With two entries, one request does for a directory that is marked.
+    """
+    token: str | None = None
+    while True:
+        page = at.store.list_page(join(at.path, ""), limit=2, token=token)
+        token = page.next_token
+        if page.objects or token is None:
+            return bool(page.objects)
 
 
 def _info_of(root: str, info: ObjectInfo) -> Info:

@@ -36,6 +36,7 @@ from commitlog.errors import (
 )
 from commitlog.filesystem import LocalStoreFileSystem, MemoryStoreFileSystem, S3StoreFileSystem
 from commitlog.outputs import Output
+from commitlog.stores.api import Page
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing.proxy import Proxy
 from support.project import ROOT
@@ -228,6 +229,24 @@ def test_moves_that_would_lose_objects_are_refused(fs: Any, top: str) -> None:
     with pytest.raises(FileNotFoundError):
         fs.mv(f"{top}/no", f"{top}/e")
     assert fs.cat(top, recursive=True) == objects
+
+
+def test_a_directory_is_found_if_a_page_of_its_listing_is_empty(
+    memory: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on S3, where the empty object ``d/`` counts on a page, and is left out."""
+    fs, top = memory
+    fs.pipe(f"{top}/d/a", b"1")
+    real = MemoryStore.list_page
+
+    def list_page(self: MemoryStore, prefix: str = "", **options: Any) -> Page:
+        if prefix == "d/" and options.get("token") is None:
+            return Page(objects=(), next_token=prefix)
+        return real(self, prefix, **options)
+
+    monkeypatch.setattr(MemoryStore, "list_page", list_page)
+    assert fs.info(f"{top}/d")["type"] == "directory"
+    assert fs.isdir(f"{top}/d")
 
 
 def test_checksums_change_with_the_content(fs: Any, top: str) -> None:
