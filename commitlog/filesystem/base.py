@@ -219,7 +219,11 @@ class BaseFileSystem(AbstractFileSystem):
                 name: kwargs.pop(name) for name in ("encoding", "errors", "newline") if name in kwargs
             }
         file = super().open(path, mode, block_size=block_size, cache_options=cache_options, **kwargs)
-        return wrap(file, self._strip_protocol(path), mode, compression, text)
+        try:
+            return wrap(file, self._strip_protocol(path), mode, compression, text)
+        except BaseException:
+            file.discard()  # the caller does not get it, and cannot close it
+            raise
 
     def _open(
         self,

@@ -249,6 +249,18 @@ def test_a_directory_is_found_if_a_page_of_its_listing_is_empty(
     assert fs.isdir(f"{top}/d")
 
 
+@pytest.mark.parametrize("options", [{"compression": "no"}, {"mode": "w", "encoding": "no"}])
+def test_a_file_that_could_not_be_opened_does_not_spoil_its_transaction(
+    fs: Any, top: str, options: dict[str, str]
+) -> None:
+    """The caller has no file to close."""
+    with fs.transaction:
+        with pytest.raises((LookupError, ValueError)):
+            fs.open(f"{top}/a", **{"mode": "wb", **options})
+        fs.pipe(f"{top}/b", b"1")
+    assert fs.find(top) == [f"{top}/b"]
+
+
 def test_checksums_change_with_the_content(fs: Any, top: str) -> None:
     """A replaced object has another one."""
     fs.pipe(f"{top}/a", b"1")
