@@ -344,6 +344,7 @@ def new_local_file(path: str) -> Iterator[BinaryIO]:
     with open(path, "wb") as target:
         try:
             yield target
+            target.flush()  # closing could fail to, and the file is removed here
         except BaseException:
             if os.path.isfile(path):
                 os.unlink(path)

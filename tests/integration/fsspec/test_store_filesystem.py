@@ -8,6 +8,7 @@ import contextlib
 import json
 import pickle
 import re
+import resource
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -259,6 +260,19 @@ def test_a_file_that_could_not_be_opened_does_not_spoil_its_transaction(
             fs.open(f"{top}/a", **{"mode": "wb", **options})
         fs.pipe(f"{top}/b", b"1")
     assert fs.find(top) == [f"{top}/b"]
+
+
+def test_a_download_that_fails_at_its_end_leaves_no_file(fs: Any, top: str, tmp_path: Path) -> None:
+    """Here the last bytes, which are written when the file is closed, do not fit."""
+    fs.pipe(f"{top}/a", b"12345678")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            fs.get_file(f"{top}/a", f"{tmp_path}/local")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "local").exists()
 
 
 def test_checksums_change_with_the_content(fs: Any, top: str) -> None:
