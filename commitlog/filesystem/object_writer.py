@@ -111,14 +111,18 @@ class StorePath:
         try:
             self.backoff.retry(self.clock, attempt, on=(Conflict, OutcomeUnknown, Unavailable))
         except CommitError as failure:
-            if lost is None:
-                raise
             if isinstance(failure, NotFound) and nonce is not None:
-                # A lost attempt published the upload, unless something else removed it.
-                with contextlib.suppress(CommitError):
+                # A lost attempt published the upload, or something on the way sent the request twice and
+                # passed on the second answer; unless something else removed the upload.
+                try:
                     info = self.store.begin_head(self.path)().info
+                except CommitError as error:
+                    lost = lost or OutcomeUnknown(str(error))
+                else:
                     if info is not None and info.nonce == nonce:
                         return
+            if lost is None:
+                raise
             raise OutcomeUnknown(
                 f"an answer to the write of {self.path!r} was lost, and then: {failure}. Read it later,"
                 " or write it again"

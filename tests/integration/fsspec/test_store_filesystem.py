@@ -397,6 +397,24 @@ def test_writes_without_a_condition_are_sent_again(
     assert uploads(fs, top) == []
 
 
+def test_a_publication_that_was_sent_twice_on_its_way_succeeds(
+    memory: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second answer says that the upload is missing. If the object cannot be read, it is unknown."""
+    fs, top = memory
+    failing(monkeypatch, "publish", NotFound("no such upload"), after=True)
+    with fs.open(f"{top}/a", "wb") as file:
+        file.write(b"a" * BIG)
+    assert fs.info(f"{top}/a")["size"] == BIG
+    failing(monkeypatch, "publish", NotFound("no such upload"), after=True)
+    failing(monkeypatch, "begin_head", Unavailable("busy"))
+    with pytest.raises(OutcomeUnknown), fs.open(f"{top}/b", "wb") as file:
+        file.write(b"b" * BIG)
+    failing(monkeypatch, "publish", NotFound("no such upload"))
+    with pytest.raises(NotFound), fs.open(f"{top}/c", "wb") as file:
+        file.write(b"c" * BIG)
+
+
 def test_an_unknown_outcome_stays_unknown(
     memory: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
