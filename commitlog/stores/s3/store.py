@@ -76,7 +76,7 @@ from commitlog.stores.s3.records import (
     uploads,
     versioning_of,
 )
-from commitlog.stores.s3.xml import complete_body, delete_body, http_date, parse, refused_rows
+from commitlog.stores.s3.xml import complete_body, delete_body, http_date, is_xml, parse, refused_rows
 from commitlog.stores.s3_options import ObjectOptions
 from commitlog.urls import Url, parse_store_url
 
@@ -357,8 +357,9 @@ class S3Store(ObjectStore):
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
         """See `ObjectStore.delete_many`. One request for each thousand, where the server offers it."""
-        keys = [self.key(path) for path in paths]
-        failures: dict[str, CommitError] = {}
+        all_keys = [self.key(path) for path in paths]
+        keys = [key for key in all_keys if is_xml(key)]
+        failures = self._delete_each([key for key in all_keys if not is_xml(key)])
         for start in range(0, len(keys), _BULK):
             failures.update(self._delete_bulk(keys[start : start + _BULK]))
         return {self._path(key): error for key, error in failures.items()}

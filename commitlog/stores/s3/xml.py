@@ -14,6 +14,7 @@ __all__ = [
     "delete_body",
     "error_of",
     "http_date",
+    "is_xml",
     "iso_date",
     "parse",
     "refused_rows",
@@ -67,6 +68,11 @@ def delete_body(keys: Sequence[str]) -> bytes:
     """Return the body that deletes these keys, and asks for errors only."""
     objects = [f"<Object><Key>{escape(key)}</Key></Object>" for key in keys]
     return _document("Delete", f"{''.join(objects)}<Quiet>true</Quiet>")
+
+
+def is_xml(text: str) -> bool:
+    """Return whether XML can hold a text without control characters, as the path of an object is."""
+    return "\ufffe" not in text and "\uffff" not in text
 
 
 def refused_rows(root: ElementTree.Element) -> Iterator[tuple[str, str, str]]:
