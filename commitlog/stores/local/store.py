@@ -248,8 +248,10 @@ class LocalStore(ObjectStore):
         yield self._page(given)
 
     def _page(self, entries: Sequence[Entry], next_token: str | None = None) -> Page:
+        with explained(f"list of {self.url}"):
+            objects = tuple(self._infos(entry for entry in entries if entry.stat is not None))
         return Page(
-            objects=tuple(self._infos(entry for entry in entries if entry.stat is not None)),
+            objects=objects,
             prefixes=tuple(entry.path for entry in entries if entry.stat is None),
             next_token=next_token,
         )
@@ -467,7 +469,8 @@ class LocalStore(ObjectStore):
         """Return the base, made if there is none."""
         base = self._found
         if base is None or not base.is_there:
-            base = self._found = make_base(self._root, durable=self._durable)
+            with explained(self.url):
+                base = self._found = make_base(self._root, durable=self._durable)
             base.remove_stale()
         return base
 

@@ -1228,3 +1228,38 @@ def test_a_bulk_removal_tells_what_remains(store: LocalStore, monkeypatch: pytes
     monkeypatch.undo()
     assert list(failures) == [info.path for info in store.list()] == ["500"]
     assert isinstance(failures["500"], Unavailable)
+
+
+def test_a_base_that_cannot_be_looked_for_is_a_typed_error(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a write as well as of a read."""
+    real = os.stat
+
+    def refused(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith("index.sqlite"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "stat", refused)
+    for call in (lambda: store.put("a", b""), lambda: store.get("a")):
+        with pytest.raises(AccessDenied):
+            call()
+
+
+def test_a_listing_that_cannot_open_a_directory_again_is_a_typed_error(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at files of other programs a second time."""
+    store.put("a", b"")
+    (root / "foreign").write_bytes(b"1")
+    real, calls = Tree.directory, iter(range(9))
+
+    def directory(self: Tree, parts: Sequence[str]) -> Any:
+        if next(calls) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(self, parts)
+
+    monkeypatch.setattr(Tree, "directory", directory)
+    with pytest.raises(Unavailable, match="Too many open files"):
+        store.list_page()
