@@ -108,9 +108,13 @@ class Base:
             file = os.path.join(self._private(_WRITING), secrets.token_hex(16))
             with explained(file):
                 fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-                fcntl.flock(fd, fcntl.LOCK_EX)
-                if os.fstat(fd).st_nlink:
-                    break
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX)
+                    if os.fstat(fd).st_nlink:
+                        break
+                except BaseException:
+                    os.close(fd)
+                    raise
                 os.close(fd)  # swept between creation and lock
         try:
             yield Scratch(fd, file)

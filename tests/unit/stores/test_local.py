@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -1263,3 +1264,22 @@ def test_a_listing_that_cannot_open_a_directory_again_is_a_typed_error(
     monkeypatch.setattr(Tree, "directory", directory)
     with pytest.raises(Unavailable, match="Too many open files"):
         store.list_page()
+
+
+def test_a_body_that_cannot_be_locked_leaves_no_open_file(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system without locks."""
+    store.put("a", b"")
+
+    opened: list[int] = []
+
+    def refused(fd: int, operation: int) -> None:
+        opened.append(fd)
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(Unavailable, match="No locks available"):
+        store.put("b", b"")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
