@@ -437,8 +437,12 @@ class Publisher:
             return data_files(self._store.list(top + directory), top)
 
         def is_other(directory: str) -> bool:
-            page = self._store.list_page(join(top + directory, "_commitlog/"), limit=1)
-            return bool(page.objects)
+            token: str | None = None
+            while True:  # a page may have no objects, and another one follow
+                page = self._store.list_page(join(top + directory, "_commitlog/"), limit=1, token=token)
+                token = page.next_token
+                if page.objects or token is None:
+                    return bool(page.objects)
 
         run = self._executor.map
         # The listing of a directory does not show whether one above it is an output of its own.

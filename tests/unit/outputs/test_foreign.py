@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from commitlog.errors import AlreadyExists, InvalidPath
 from commitlog.outputs import Mode, Output, Visibility
 from commitlog.outputs.foreign import ForeignFile, data_files
 from commitlog.stores import ObjectStore
+from commitlog.stores.api import Page
 from commitlog.stores.memory import MemoryStore
 from support.outputs import PLACES, Death, HookedStore, Once, Place, add_job, open_output, open_place
 
@@ -196,9 +198,23 @@ def test_names_like_those_of_pyarrow_are_foreign() -> None:
     assert rows(store) == ["a 0"]
 
 
-def test_an_inner_output_above_a_partition_is_left_alone() -> None:
-    """A listing of p=0/q=1/ does not show that p=0/ is another output."""
+@pytest.mark.parametrize("marked", [False, True], ids=["plain", "marked"])
+def test_an_inner_output_above_a_partition_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, marked: bool
+) -> None:
+    """A listing of p=0/q=1/ does not show that p=0/ is another output.
+
+    If its log is marked as a directory, the first page of a listing on S3 may have no objects.
+    """
     store = MemoryStore()
+    real = MemoryStore.list_page
+
+    def list_page(self: MemoryStore, prefix: str = "", **options: Any) -> Page:
+        if marked and prefix == "out/p=0/_commitlog/" and options.get("token") is None:
+            return Page(objects=(), next_token=prefix)
+        return real(self, prefix, **options)
+
+    monkeypatch.setattr(MemoryStore, "list_page", list_page)
     outer = open_output(store)
     inner = Output(outer.store, "out/p=0")
     job = inner.begin("inner")
