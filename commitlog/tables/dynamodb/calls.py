@@ -36,6 +36,8 @@ _READS = frozenset(
         "Scan",
     }
 )
+#: Operations whose answer has no body; the others answer with a JSON object, even if it is empty.
+_SILENT = frozenset({"TagResource"})
 _TRANSACT = "TransactWriteItems"
 #: Code if an earlier request with the same token is in progress, now or permanently.
 _IN_PROGRESS = "TransactionInProgressException"
@@ -166,6 +168,8 @@ class Calls:
         checksum = response.headers.get("x-amz-crc32")
         if checksum is not None and checksum != str(zlib.crc32(response.body)):
             raise OutcomeUnknown(f"{what}: the answer was damaged on its way")
+        if response.status == 200 and not response.body and operation not in _SILENT:
+            raise OutcomeUnknown(f"{what}: the answer is empty, so it may not be the service's")
         answer = parse_answer(what, response)
         if response.status == 200:
             return answer

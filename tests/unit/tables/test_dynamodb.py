@@ -11,7 +11,7 @@ import pytest
 from commitlog._util.retry import Backoff
 from commitlog.aws import AwsClient, AwsOptions, Response
 from commitlog.errors import CommitError, OutcomeUnknown, TransactionCanceled, Unavailable
-from commitlog.tables import Absent, Put, TableSchema
+from commitlog.tables import Absent, Key, Put, TableSchema
 from commitlog.tables.dynamodb.table import DynamoTable
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
@@ -19,6 +19,16 @@ from commitlog.urls import parse_table_url
 OPTIONS = AwsOptions(
     endpoint_url="http://127.0.0.1:9", region="r", access_key_id="id", secret_access_key="secret"
 )
+
+
+def _table() -> DynamoTable:
+    return DynamoTable(
+        parse_table_url("dynamodb://table"),
+        TableSchema(hash_key="path"),
+        clock=ManualClock(),
+        backoff=Backoff(tries=4),
+        options=OPTIONS,
+    )
 
 
 def _refusal(code: str, **rest: Any) -> Callable[[], Response]:
@@ -49,14 +59,21 @@ def test_a_transaction_that_was_under_way_stays_unknown(
     """That a later attempt did nothing does not settle it; only the answer about its conditions does."""
     answers = [_refusal("TransactionInProgressException"), last]
     monkeypatch.setattr(AwsClient, "begin", lambda *_, **__: answers.pop(0))
-    table = DynamoTable(
-        parse_table_url("dynamodb://table"),
-        TableSchema(hash_key="path"),
-        clock=ManualClock(),
-        backoff=Backoff(tries=4),
-        options=OPTIONS,
-    )
+    table = _table()
     with pytest.raises(error):
         table.transact([Put({"path": "a"}, Absent())], token="once")
     assert answers == []
+    table.close()
+
+
+def test_an_empty_answer_is_not_one_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something else answers all requests with 200: an item is neither missing nor stored then."""
+    monkeypatch.setattr(AwsClient, "begin", lambda *_, **__: lambda: Response(200, {}, b""))
+    table = _table()
+    with pytest.raises(Unavailable, match="the answer is empty"):
+        table.get(Key("a"))
+    with pytest.raises(OutcomeUnknown, match="the answer is empty"):
+        table.put({"path": "a"})
+    with pytest.raises(OutcomeUnknown, match="the answer is empty"):
+        table.transact([Put({"path": "a"})])
     table.close()
