@@ -195,8 +195,10 @@ class StoreFileSystem(BaseFileSystem):
             self._bulk(batch_size).remove(map(self._strip_protocol, paths), recursive=False)
             return
         tops = self.expand_path(path)
-        names = (name for top in tops for name in self.find(top, maxdepth=maxdepth))
-        self._locations.delete_objects(self._locations.find(name) for name in names)
+        # An object may have the path of a directory.
+        names = (name for top in tops for name in {top, *self.find(top, maxdepth=maxdepth)})
+        found = map(self._locations.find, names)
+        self._locations.delete_objects(each for each in found if each.path)
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copy an object. Within a store and up to 5 GiB, the store copies it.

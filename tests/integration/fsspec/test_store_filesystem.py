@@ -187,6 +187,18 @@ def test_directories_are_prefixes(fs: Any, top: str) -> None:
     assert fs.find(top) == []
 
 
+def test_a_recursive_removal_includes_an_object_with_the_path_of_a_directory(
+    memory: tuple[Any, str],
+) -> None:
+    """Both can exist in memory and on S3."""
+    fs, top = memory
+    fs.pipe({f"{top}/a": b"1", f"{top}/a/b": b"2"})
+    fs.rm(f"{top}/a", recursive=True)
+    assert fs.find(top) == [f"{top}/first"]
+    fs.rm(top, recursive=True)
+    assert fs.find(top) == []
+
+
 def test_a_move_to_the_same_path_changes_nothing(fs: Any, top: str, kind: str) -> None:
     """However the path is spelled: the object is not copied onto itself and then removed."""
     fs.pipe(f"{top}/d/a", b"1")
