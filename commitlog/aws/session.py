@@ -199,12 +199,15 @@ class AwsSession:
         """Return the URL of `service`, or of a bucket of it, without a slash at its end.
 
         botocore determines it: partitions, dual stack, FIPS, virtual addressing. Nothing is sent. Raises
-        `ConfigurationError` if it is a URL of AWS and no region is configured.
+        `ConfigurationError` if it is a URL of AWS and no region is configured, and for a configured
+        endpoint that is no URL, or has credentials in it; the message does not show them.
         """
         of_client = self._found.service
         if of_client not in (None, service):
             raise ConfigurationError(f"the boto3 client is one for {of_client!r}, not for {service!r}")
         own = self.options.endpoint_url or self._found.endpoint_url
+        if own is not None:
+            check_endpoint(own)
         if of_client is not None and own is not None and self._of_aws(own, service):
             own = None
         if own is not None and bucket is None:
@@ -214,7 +217,7 @@ class AwsSession:
             return own.rstrip("/") + (f"/{bucket}" if bucket else "")
         try:
             client = self._client(service, own)
-            url: str = client.meta.endpoint_url
+            url: str = check_endpoint(client.meta.endpoint_url)
             if not self._has_region and _is_of_amazon(url):
                 raise ConfigurationError(
                     "no AWS region found: set AWS_DEFAULT_REGION, or pass region=… or endpoint_url=…"
@@ -224,7 +227,12 @@ class AwsSession:
         except CommitError:
             raise
         except (BotoCoreError, ValueError) as error:
-            raise ConfigurationError(f"AWS configuration: {error}") from error
+            if "@" not in str(error):
+                raise ConfigurationError(f"AWS configuration: {error}") from error
+            # It quotes an endpoint of the environment or of a profile, with its credentials.
+            raise ConfigurationError(
+                "AWS configuration: the endpoint is not a URL, and must not contain credentials"
+            ) from None
         return url.rstrip("/")
 
     def verify(self) -> bool | str:

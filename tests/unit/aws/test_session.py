@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from pathlib import Path
 
 import boto3.session
@@ -33,6 +34,20 @@ def test_a_url_may_have_all_options() -> None:
         **KEYS,
     )
     assert AwsOptions.from_url(parse_table_url("dynamodb://table")) == AwsOptions()
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://user:hush@host", "http://user:hush@host:99999", "user:hush@host"]
+)
+def test_a_configured_endpoint_with_credentials_is_refused_without_showing_them(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    """They would not be used, and botocore quotes an endpoint that it refuses."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    session = AwsSession(AwsOptions(region="eu-west-1", **KEYS))
+    with pytest.raises(ConfigurationError, match="endpoint") as caught:
+        session.endpoint("s3", bucket="bucket")
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_secrets_are_not_shown() -> None:
