@@ -262,12 +262,10 @@ def _has_objects(at: StorePath) -> bool:
     A page may have none, and another one follow: what marks an empty directory counts on a page of S3,
     and is left out. With two entries, one request does for a directory that is marked.
     """
-    token: str | None = None
-    while True:
-        page = at.store.list_page(join(at.path, ""), limit=2, token=token)
-        token = page.next_token
-        if page.objects or token is None:
-            return bool(page.objects)
+    page = at.store.list_page(join(at.path, ""), limit=2)
+    while not page.objects and page.next_token is not None:
+        page = at.store.list_page(join(at.path, ""), token=page.next_token)
+    return bool(page.objects)
 
 
 def _info_of(root: str, info: ObjectInfo) -> Info:

@@ -437,12 +437,11 @@ class Publisher:
             return data_files(self._store.list(top + directory), top)
 
         def is_other(directory: str) -> bool:
-            token: str | None = None
-            while True:  # a page may have no objects, and another one follow
-                page = self._store.list_page(join(top + directory, "_commitlog/"), limit=1, token=token)
-                token = page.next_token
-                if page.objects or token is None:
-                    return bool(page.objects)
+            log = join(top + directory, "_commitlog/")
+            page = self._store.list_page(log, limit=1)
+            while not page.objects and page.next_token is not None:  # what marks a directory is left out
+                page = self._store.list_page(log, token=page.next_token)
+            return bool(page.objects)
 
         run = self._executor.map
         # The listing of a directory does not show whether one above it is an output of its own.
