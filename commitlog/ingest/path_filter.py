@@ -7,6 +7,7 @@ import re
 from attrs import field, frozen
 
 from commitlog.errors import ConfigurationError
+from commitlog.oplog.validate import text
 
 __all__ = ["PathFilter"]
 
@@ -20,8 +21,20 @@ def _member(found: re.Match[str]) -> str:
     return "-".join(re.escape(char) for char in found.groups() if char is not None)
 
 
-def _pattern(glob: str) -> re.Pattern[str]:
-    """Return a regular expression for `glob`: Hadoop's syntax, plus ``**`` for any depth."""
+def _check_hidden(_self: object, _attribute: object, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"hidden must be True or False, not {value!r}")
+
+
+def _pattern(glob: str, which: str) -> re.Pattern[str]:
+    """Return a regular expression for `glob`: Hadoop's syntax, plus ``**`` for any depth.
+
+    `which`: the name of the attribute, for messages.
+    """
+    try:
+        text(glob)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{which} must be a valid text, not {glob!r}") from error
     out: list[str] = []
     at, depth = 0, 0
     while at < len(glob):
@@ -89,17 +102,17 @@ class PathFilter:
 
     glob: str | None = None
     name: str | None = None
-    hidden: bool = False
+    hidden: bool = field(default=False, validator=_check_hidden)
     _glob: re.Pattern[str] | None = field(init=False, eq=False, repr=False)
     _name: re.Pattern[str] | None = field(init=False, eq=False, repr=False)
 
     @_glob.default
     def _compile_glob(self) -> re.Pattern[str] | None:
-        return None if self.glob is None else _pattern(self.glob)
+        return None if self.glob is None else _pattern(self.glob, "glob")
 
     @_name.default
     def _compile_name(self) -> re.Pattern[str] | None:
-        return None if self.name is None else _pattern(self.name)
+        return None if self.name is None else _pattern(self.name, "name")
 
     @property
     def literal(self) -> str:

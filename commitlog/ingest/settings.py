@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, TypeAlias, get_args
 
 from attrs import Attribute, field, frozen, validators
@@ -10,6 +9,7 @@ from attrs import Attribute, field, frozen, validators
 from commitlog._util.parsing import check_choice
 from commitlog.errors import ConfigurationError
 from commitlog.ingest.path_filter import PathFilter
+from commitlog.oplog.validate import MAX_COUNT
 from commitlog.paths import check_prefix
 
 __all__ = ["Changed", "Clean", "IngestSettings", "Missing", "Remember", "Starting", "Unreadable"]
@@ -51,31 +51,41 @@ def _one_of(choices: Any) -> Any:
     return lambda _self, attribute, value: check_choice(attribute.name, value, get_args(choices))
 
 
-def _at_least(least: float) -> Any:
-    def check(_self: object, attribute: Attribute[float], value: object) -> None:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not least <= value < math.inf
-        ):
-            raise ConfigurationError(f"{attribute.name} must be a number from {least} on, not {value!r}")
+def _whole(least: int, most: int = MAX_COUNT) -> Any:
+    def check(_self: object, attribute: Attribute[int], value: object) -> None:
+        if type(value) is not int or not least <= value <= most:
+            raise ConfigurationError(
+                f"{attribute.name} must be a whole number from {least} to {most:,}, not {value!r}"
+            )
 
     return check
 
 
+def _check_seconds(_self: object, attribute: Attribute[float], value: object) -> None:
+    if not _is_time(value, least=0):
+        raise ConfigurationError(
+            f"{attribute.name} must be a number of seconds from 0 to {MAX_COUNT:,}, not {value!r}"
+        )
+
+
+def _is_time(value: object, *, least: int) -> bool:
+    # A larger number cannot be read from the state table.
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return least <= value <= MAX_COUNT
+
+
 def _check_starting(_self: object, _attribute: Attribute[Starting], value: object) -> None:
-    if value in ("all", "latest"):
-        return
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+    if value in ("all", "latest") or _is_time(value, least=-MAX_COUNT):
         return
     raise ConfigurationError(
         f"starting_from must be 'all', 'latest' or a time in epoch seconds, not {value!r}"
     )
 
 
-def _check_files(_self: object, _attribute: Attribute[int], value: int) -> None:
-    if not 1 <= value <= MAX_FILES:
-        raise ConfigurationError(f"max_files must be 1 to {MAX_FILES:,}, not {value!r}")
+def _check_flag(_self: object, attribute: Attribute[bool], value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{attribute.name} must be True or False, not {value!r}")
 
 
 @frozen(kw_only=True)
@@ -120,22 +130,22 @@ class IngestSettings:
     source: str = field(validator=_check_source)
     prefix: str = field(default="", converter=check_prefix)
     names: PathFilter = field(factory=PathFilter)
-    max_files: int = field(default=1000, validator=_check_files)
-    max_bytes: int | None = field(default=None, validator=validators.optional(_at_least(1)))
+    max_files: int = field(default=1000, validator=_whole(1, MAX_FILES))
+    max_bytes: int | None = field(default=None, validator=validators.optional(_whole(1)))
     starting_from: Starting = field(default="all", validator=_check_starting)
-    max_file_age: float | None = field(default=None, validator=validators.optional(_at_least(0)))
-    grace: float = field(default=3600.0, validator=_at_least(0))
+    max_file_age: float | None = field(default=None, validator=validators.optional(_check_seconds))
+    grace: float = field(default=3600.0, validator=_check_seconds)
     remember: Remember = field(default="window", validator=_one_of(Remember))
-    ordered: bool = False
-    list_limit: int | None = field(default=None, validator=validators.optional(_at_least(1)))
-    slice_bytes: int = field(default=64 * 1024 * 1024, validator=_at_least(1))
-    keep_epochs: int = field(default=2, validator=_at_least(2))
+    ordered: bool = field(default=False, validator=_check_flag)
+    list_limit: int | None = field(default=None, validator=validators.optional(_whole(1)))
+    slice_bytes: int = field(default=64 * 1024 * 1024, validator=_whole(1))
+    keep_epochs: int = field(default=2, validator=_whole(2))
     changed: Changed = field(default="again", validator=_one_of(Changed))
     missing: Missing = field(default="fail", validator=_one_of(Missing))
     unreadable: Unreadable = field(default="fail", validator=_one_of(Unreadable))
     clean: Clean = field(default="off", validator=_one_of(Clean))
-    clean_delay: float = field(default=0.0, validator=_at_least(0))
-    listing_interval: float = field(default=3600.0, validator=_at_least(0))
+    clean_delay: float = field(default=0.0, validator=_check_seconds)
+    listing_interval: float = field(default=3600.0, validator=_check_seconds)
     archive: str = field(default="", converter=check_prefix)
 
     def __attrs_post_init__(self) -> None:

@@ -19,7 +19,14 @@ from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog._util.tracing import traced
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import CommitError, Conflict, OutcomeUnknown, StateMismatch, Unavailable
+from commitlog.errors import (
+    CommitError,
+    ConfigurationError,
+    Conflict,
+    OutcomeUnknown,
+    StateMismatch,
+    Unavailable,
+)
 from commitlog.ingest.cleaning_queue import CleaningQueue
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.epoch_builder import Limits
@@ -150,6 +157,7 @@ class Ingest:
         Raises:
             StateMismatch: checkpoint and state have different histories. Nothing was changed.
             InputChanged: an object was overwritten, and `settings.changed` is ``fail``.
+            ConfigurationError: a limit is not a whole number.
         """
         begin = Offset.from_json(start, source=self.settings.source)
         limits = self._limits(max_files, max_bytes)
@@ -306,6 +314,9 @@ class Ingest:
 
     def _limits(self, max_files: int | None, max_bytes: int | None) -> Limits:
         settings = self.settings
+        for name, limit in (("max_files", max_files), ("max_bytes", max_bytes)):
+            if limit is not None and type(limit) is not int:
+                raise ConfigurationError(f"{name} must be a whole number, not {limit!r}")
         files = settings.max_files if max_files is None else min(max_files, settings.max_files)
         sizes = [size for size in (max_bytes, settings.max_bytes) if size is not None]
         return Limits(files=max(1, files), bytes=max(1, min(sizes)) if sizes else None)

@@ -54,7 +54,7 @@ class SourceMetadata:
         return Key(self.settings.source, SETTINGS)
 
     def to_item(self) -> Item:
-        """Return its row. Raises `ValueError` if a setting is infinite, which JSON cannot represent."""
+        """Return its row."""
         settings = asdict(self.settings, filter=lambda each, _: each.init and each.name != "source")
         body = {"url": self.url, "files": self.format, "settings": settings}
         return _item(self.key, Document(_SETTINGS, body))

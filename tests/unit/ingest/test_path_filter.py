@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from typing import Any
 
 import pytest
 from hypothesis import example, given, strategies
@@ -79,6 +80,13 @@ def test_the_start_of_a_glob_narrows_the_listing() -> None:
     assert settings.listed_prefix == "in/2026/a"
 
 
+@pytest.mark.parametrize("wrong", [{"glob": "\ud800"}, {"name": 7}, {"hidden": "no"}], ids=range(3))
+def test_a_filter_that_cannot_be_stored_is_refused(wrong: dict[str, Any]) -> None:
+    """The settings of a query are stored for operators, who could not read them."""
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        PathFilter(**wrong)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -101,6 +109,15 @@ def test_the_start_of_a_glob_narrows_the_listing() -> None:
         {"list_limit": 0},
         {"slice_bytes": 0},
         {"prefix": "/a"},
+        *(
+            {name: 7.5}
+            for name in ("max_files", "max_bytes", "list_limit", "slice_bytes", "keep_epochs")
+        ),
+        {"max_files": "7"},
+        {"max_bytes": 2**63},
+        {"ordered": "no"},
+        {"grace": 2**64},
+        {"starting_from": 2**64},
     ],
     ids=str,
 )

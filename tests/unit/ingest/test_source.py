@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from commitlog.errors import FormatTooNew, InputChanged, InputMissing, StateMismatch
+from commitlog.errors import ConfigurationError, FormatTooNew, InputChanged, InputMissing, StateMismatch
 from commitlog.ingest import IngestAdmin, IngestSettings, PathFilter
 from commitlog.ingest.watermarks import Watermarks
 from commitlog.testing import ManualClock
@@ -213,6 +213,18 @@ def test_the_lower_of_call_and_settings_limits_holds() -> None:
     end = source.latest_offset(start, max_files=2)
     again = source.latest_offset(end, max_files=100)
     assert [len(part.slices) for part in source.partitions(start, again)] == [2, 2]
+
+
+@pytest.mark.parametrize("limit", [{"max_files": 1.5}, {"max_bytes": 1.5}], ids=str)
+def test_a_limit_that_is_no_whole_number_is_refused(limit: dict[str, Any]) -> None:
+    """A slice that ends within a byte could be stored, but no query could read its epoch."""
+    place = Place(slice_bytes=1)
+    place.put("a", body=b"12345")
+    source = place.query(splits=True).source
+    start = source.initial_offset()
+    with pytest.raises(ConfigurationError, match="a whole number"):
+        source.latest_offset(start, **limit)
+    assert len(source.partitions(start, source.latest_offset(start))) == 1
 
 
 def test_empty_objects_are_handed_out() -> None:
