@@ -7,7 +7,7 @@ from collections.abc import Callable
 from attrs import field, frozen, validators
 
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.rows import MAX_LIST_BYTES, Entry
+from commitlog.ingest.rows import MAX_LIST_BYTES, ROW_BYTES, Entry
 
 __all__ = ["EpochBuilder", "Limits"]
 
@@ -80,7 +80,8 @@ class EpochBuilder:
             The part that did not fit: None if all of it fits, `what` if nothing fits.
         """
         entry = Entry(what.file)
-        room = self._most_list_bytes - self._list_bytes - entry.list_bytes
+        # A file with more slices than a row holds continues in the next epoch.
+        room = min(self._most_list_bytes - self._list_bytes, ROW_BYTES) - entry.list_bytes
         cuts: list[tuple[int, int, int]] = []
         at, skip, left = what.start, what.skip, self._left()
         splits = cut and what.size > self._slice_bytes and self._splits(what.file.path)

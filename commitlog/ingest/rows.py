@@ -22,11 +22,11 @@ from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.validate import build, count, items
 from commitlog.tables.api import Item
 
-__all__ = ["MAX_LIST_BYTES", "ROWS", "Entry", "Row", "encoded", "epoch_prefix"]
+__all__ = ["MAX_LIST_BYTES", "ROWS", "ROW_BYTES", "Entry", "Row", "encoded", "epoch_prefix"]
 
-#: Most bytes of JSON in one row, and in all rows of one transaction, before compression. DynamoDB allows
-#: 400 KiB for an item and 4 MiB for a transaction.
-_ROW_BYTES = 256 * 1024
+#: Most bytes of JSON in one row, so also in one entry, and in all rows of one transaction, before
+#: compression. DynamoDB allows 400 KiB for an item and 4 MiB for a transaction.
+ROW_BYTES = 256 * 1024
 MAX_LIST_BYTES = 3 * 1024 * 1024
 
 #: Prefix of the range keys of all rows.
@@ -148,7 +148,7 @@ def encoded(epoch: int, revision: int, entries: Iterable[tuple[Entry, bool]]) ->
         size = entry.list_bytes
         last = gathered[recent][-1:]
         back = recent and last and entry.file.path < last[0].file.path
-        if back or sizes[recent] + size > _ROW_BYTES:
+        if back or sizes[recent] + size > ROW_BYTES:
             flush(recent)
         gathered[recent].append(entry)
         sizes[recent] += size

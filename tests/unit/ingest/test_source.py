@@ -8,8 +8,11 @@ import pytest
 from attrs import evolve
 
 from commitlog.errors import ConfigurationError, FormatTooNew, InputChanged, InputMissing, StateMismatch
-from commitlog.ingest import IngestAdmin, IngestSettings, PathFilter
+from commitlog.ingest import INGEST_SCHEMA, File, IngestAdmin, IngestSettings, PathFilter, Slice
+from commitlog.ingest.epoch_builder import EpochBuilder, Limits
+from commitlog.ingest.rows import encoded
 from commitlog.ingest.watermarks import Watermarks
+from commitlog.tables.rules import check_item
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, Checkpoint, Engine, Stop, state_table
 
@@ -753,6 +756,19 @@ def test_the_size_of_an_epoch_is_limited_by_one_transaction() -> None:
     query = place.query()
     assert 1 < query.drain() < 5
     assert sum(map(len, paths(query))) == 4_000
+
+
+def test_a_vast_file_is_cut_over_several_epochs() -> None:
+    """The slices of a file are one entry, and a row must fit into an item, however long its offsets."""
+    size, slice_bytes = 5 * 1024**4, 64 * 1024**2 - 1
+    builder = EpochBuilder(Limits(files=1), slice_bytes=slice_bytes, splits=lambda path: True)
+    rest = builder.add(Slice(File("vast.json", '"e"', size, 1.0), 0, size))
+    assert rest is not None and 0 < rest.start < size
+    assert builder.bytes == rest.start
+    (row,) = encoded(1, 1, builder.entries)
+    check_item(INGEST_SCHEMA, row.to_item("s"))
+    assert len(row.entries[0].to_json()[-1]) > 1000
+    assert row.entries[0].list_bytes <= 256 * 1024
 
 
 def test_missing_objects_fail_the_query_unless_they_may_be_skipped() -> None:
