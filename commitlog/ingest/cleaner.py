@@ -35,6 +35,7 @@ from commitlog.errors import (
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
+    StateMismatch,
 )
 from commitlog.ingest.cleaning_queue import CleaningQueue, Commits
 from commitlog.ingest.files import File
@@ -52,7 +53,8 @@ __all__ = ["CLEAN_FILES", "Cleaned", "Cleaner", "place_to_clean"]
 #: Most files that one step cleans, by default.
 CLEAN_FILES = 1000
 
-#: Most attempts to record that a cleaning begins. Each may lose to a commit, or to another cleaner.
+#: Most attempts to find what is not delivered, and to record that a cleaning begins. Each may lose to
+#: the query, or to another cleaner.
 _TRIES = 5
 
 #: Largest object that S3 copies in one request, in bytes.
@@ -145,6 +147,7 @@ class Cleaner:
                 archive. Nothing was removed.
             ConfigurationError: the query would read an archived file.
             StateMismatch: the state is being removed.
+            Conflict: the query planned epochs, or committed them, again and again during the call.
 
         It also raises the errors of the store and the table. Every call can be repeated after an error.
         """
@@ -160,7 +163,7 @@ class Cleaner:
             if not all(self._known(state, file) for file in row.files):
                 break
             if undelivered is None:
-                undelivered = self._undelivered(commits)
+                undelivered = self._undelivered(state, commits)
                 self._begin(commits, due)
             first = self._place[1] if self._place[0] == row.range else 0
             files = row.files[first : first + left]
@@ -187,22 +190,40 @@ class Cleaner:
         """Return whether the source knows the file by its time alone, or remembers everything."""
         return self._settings.remember == "everything" or file.modified < state.watermarks.of(file.path)
 
-    def _undelivered(self, commits: Commits) -> set[tuple[str, str]]:
+    def _undelivered(self, state: SourceState, commits: Commits) -> set[tuple[str, str]]:
         """Return path and etag of each file with a slice that may not be delivered.
 
         A slice moves from the problems to the slices to retry, from there or from the rest into an
-        epoch, and then the epoch is committed. They are read in this order, after the commits, so that
-        no slice is missed on its way. Each of these files is queued again when it is complete.
+        epoch, and from an epoch that is not committed to the problems. If no epoch is planned from
+        `state` to the end of the call, these places are read in an order in which no slice is missed on
+        its way. Else they are read again. Each of these files is queued again when it is complete.
         """
-        found = [problem.slice.file for problem in self._problems if not problem.retried]
-        found += [slice.file for slice in self._state.all_wanted()]
-        state = self._state.read()
-        if state is not None:
+        for _ in range(_TRIES):
+            found = [problem.slice.file for problem in self._problems if not problem.retried]
+            found += [slice.file for slice in self._state.all_wanted()]
             found += [] if state.rest is None else [state.rest.file]
-            # The request for the last epoch implies that those up to the one before it are done.
-            for epoch in range(max(commits.committed + 1, state.epoch - 1, 1), state.epoch + 1):
-                found += [slice.file for slice in self._state.slices(epoch)]
-        return {(file.path, file.etag) for file in found}
+            gone: StateMismatch | None = None
+            try:
+                # The request for the last epoch implies that those up to the one before it are done.
+                for epoch in range(max(commits.committed + 1, state.epoch - 1, 1), state.epoch + 1):
+                    found += [slice.file for slice in self._state.slices(epoch)]
+            except StateMismatch as error:
+                gone = error
+            after = self._state.read()
+            if after is None or after.born != state.born:
+                raise StateMismatch(
+                    f"the state of source {self._settings.source!r} was removed during the call: no file"
+                    " was removed"
+                )
+            if after.epoch == state.epoch:
+                if gone is not None:
+                    raise gone
+                return {(file.path, file.etag) for file in found}
+            state = after
+        raise Conflict(
+            f"the query of source {self._settings.source!r} plans epochs all the time: try again;"
+            " nothing was removed"
+        )
 
     def _begin(self, commits: Commits, due: int) -> None:
         """Record that epochs up to `due` cannot be read again."""

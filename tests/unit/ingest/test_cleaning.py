@@ -11,8 +11,11 @@ from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError, InputUnreadable, NotSupported, StateMismatch
 from commitlog.ingest import Cleaned, Cleaner, IngestAdmin, IngestSettings, Pinned, Slice, place_to_clean
 from commitlog.ingest.cleaning_queue import Commits
+from commitlog.ingest.quarantine import WANTED
+from commitlog.ingest.rows import epoch_prefix
 from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
+from commitlog.tables.api import ItemPage
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_store_url
 from support.ingest import Bucket, Checkpoint, Engine, Stop, records_of, state_table
@@ -236,6 +239,59 @@ def test_a_file_stays_while_a_slice_of_it_is_on_its_way() -> None:
     site.clock.advance(20)
     assert site.cleaner.clean() == Cleaned(files=1)
     assert set(site.checkpoint.records.values()) == {1}
+
+
+def test_a_file_stays_if_its_rest_fails_again_while_a_cleaner_looks() -> None:
+    """The rest leaves the slices to retry, and is in an epoch, and then is a problem again."""
+    site = Site(remember="everything")
+    site.bad.add("a")
+    site.put("a", b"123456")
+    site.read()
+    IngestAdmin(None, site.table, site.settings).retry()
+    query_page = site.table.query_page
+
+    def slow(source: str, *, start_after: str = "", **options: Any) -> ItemPage:
+        if start_after == WANTED:
+            site.table.query_page = query_page  # type: ignore[method-assign]
+            for path in "bcd":
+                site.put(path)
+                assert site.read()
+        return query_page(source, start_after=start_after, **options)
+
+    site.table.query_page = slow  # type: ignore[method-assign]
+    site.cleaner.clean()
+    assert "a" in site.paths()
+    site.bad.clear()
+    IngestAdmin(None, site.table, site.settings).retry()
+    site.read()
+    assert sum(path == "a" for path, _, _ in site.checkpoint.records) == 6
+
+
+def test_epochs_that_are_planned_while_a_cleaner_looks_are_no_error() -> None:
+    """The slices of the epochs that it has seen may be removed before it reads them."""
+    site = Site()
+    site.put("a")
+    site.read()
+    site.age()
+    for path in "bc":
+        site.put(path)
+        engine = site.engine()
+        engine.source.commit = lambda end: None  # type: ignore[method-assign]
+        engine.drain()
+    query_page = site.table.query_page
+
+    def slow(source: str, *, start_after: str = "", **options: Any) -> ItemPage:
+        if start_after == epoch_prefix(2):
+            site.table.query_page = query_page  # type: ignore[method-assign]
+            for path in "de":
+                site.clock.advance(GRACE + 2)
+                site.put(path)
+                assert site.read() == [path]
+        return query_page(source, start_after=start_after, **options)
+
+    site.table.query_page = slow  # type: ignore[method-assign]
+    assert site.cleaner.clean().files == 1
+    assert site.table.query_page == query_page
 
 
 def test_a_file_that_is_cut_is_cleaned_after_its_last_slice() -> None:
