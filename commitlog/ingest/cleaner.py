@@ -75,7 +75,8 @@ class Cleaned:
         files: number of files that were deleted, or archived.
         gone: number of files that did not exist any more.
         kept: number of files that stay: the store has another version, a slice is not delivered, the key
-            is not a path, or the object is too large to be copied in one request.
+            is not a path, or has none in the archive, or the object is too large to be copied in one
+            request.
         more: whether the step ended at its limit, and there may be more to clean now.
     """
 
@@ -254,6 +255,8 @@ class Cleaner:
                 self._archive(path, found)
             except NotFound:
                 return _Outcome.GONE
+            except InvalidPath:
+                return _Outcome.KEPT
         try:
             self._store.delete_if_match(path, etag=found.etag)
         except PreconditionFailed:
@@ -261,7 +264,10 @@ class Cleaner:
         return _Outcome.CLEANED
 
     def _archive(self, path: str, found: ObjectInfo) -> None:
-        """Copy the object into the archive, unless the copy exists. Raise `NotFound` if it is gone."""
+        """Copy the object into the archive, unless the copy exists.
+
+        Raises `NotFound` if it is gone, and `InvalidPath` if the archive cannot hold its path.
+        """
         plain = self._settings.archive + path
         version = f"{found.etag}\0{int(found.last_modified)}"
         stem, dot, suffix = plain.rpartition(".")

@@ -398,6 +398,18 @@ def test_a_copy_that_was_made_before_a_crash_is_used() -> None:
     assert len(site.paths()) == 3
 
 
+def test_a_file_that_has_no_path_in_the_archive_stays() -> None:
+    """Its key would be too long below the prefix of the archive. Other files are archived."""
+    site = Site(remember="everything", clean="archive", archive="_old/")
+    long = "a" * 1022
+    site.put(long)
+    site.put("b")
+    site.read()
+    assert site.cleaner.clean() == Cleaned(files=1, kept=1)
+    assert site.paths() == ["_old/b", long]
+    assert site.cleaner.clean() == Cleaned()
+
+
 def test_an_archive_that_the_query_reads_is_refused() -> None:
     """Each batch would make the next one."""
     with pytest.raises(ConfigurationError, match=r"would read the archived object 'old/name'"):
