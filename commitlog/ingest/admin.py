@@ -153,7 +153,7 @@ class IngestAdmin:
         seen_files = self._state.update(None, state)
         if state.rest is not None:
             yield state.rest
-        yield from (each for _, each in self._state.wanted(1000))
+        yield from self._state.all_wanted()
         for info in planner.waiting(state, seen_files, listed=listed):
             yield Slice(File.of(info), 0, info.size)
 

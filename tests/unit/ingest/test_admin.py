@@ -205,3 +205,16 @@ def test_the_sources_of_a_table_are_listed() -> None:
     assert sources(site.table) == ["s"]
     site.operator.reset()
     assert sources(site.table) == []
+
+
+def test_all_slices_to_retry_wait() -> None:
+    """There may be more of them than a page of the table holds."""
+    site = Site()
+    site.store.put("a", b"12345")
+    site.drain()
+    (slice,) = site.checkpoint.slices[0]
+    problems = Quarantine(site.table, "s", clock=site.clock)
+    for epoch in range(1, 1003):
+        problems.report(epoch, slice, "unreadable", "bad")
+    assert len(site.operator.retry()) == 1002
+    assert site.operator.backlog().files == 1002
