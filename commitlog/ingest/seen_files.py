@@ -78,10 +78,12 @@ class SeenFiles:
     Attributes:
         revision: the revision of the state row up to which all rows are included.
         last: the range key of the last included row.
+        born: the id under which the state was created that has the rows.
     """
 
     revision: int = 0
     last: str = ""
+    born: str = field(default="", kw_only=True)
     # Stored rows by range key, in the order of their epochs. `_done`: rows that are not recent, with
     # their epoch. `_recent`: the others.
     _done: dict[str, int] = field(factory=dict)

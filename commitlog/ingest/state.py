@@ -94,9 +94,12 @@ class StateTable:
         return written
 
     def update(self, seen_files: SeenFiles | None, state: SourceState) -> SeenFiles:
-        """Return `seen_files`, or a new cache if it is None, with all rows up to `state` added."""
-        if seen_files is None:
-            seen_files = SeenFiles()
+        """Return `seen_files` with all rows up to `state` added.
+
+        It is a new cache if `seen_files` is None, or is of the state before a reset: its files are new.
+        """
+        if seen_files is None or seen_files.born != state.born:
+            seen_files = SeenFiles(born=state.born)
         if seen_files.revision != state.revision:
             for item in self._rows(seen_files.last or ROWS, ROWS):
                 seen_files.add(Row.from_item(item))

@@ -713,6 +713,23 @@ def test_a_driver_that_stalled_during_a_reset_changes_nothing() -> None:
     assert state.read() == new
 
 
+def test_a_driver_that_outlived_a_reset_forgets_what_it_knew() -> None:
+    """Files that were read before the reset are new again, for a driver that remembers them, too."""
+    place = Place(list_limit=2)
+    place.put("x", "y")
+    zombie = place.query()
+    start = zombie.source.initial_offset()
+    assert zombie.source.latest_offset(start)["epoch"] == 1
+    place.operator.reset()
+    assert place.query().source.initial_offset() == start
+    place.clock.advance(GRACE + 2)
+    zombie.source.latest_offset(start)
+    zombie.source.latest_offset(start)
+    query = place.query()
+    query.drain()
+    assert paths(query) == [["x", "y"]]
+
+
 def test_partly_removed_state_is_refused() -> None:
     """After an incomplete reset, no query can read the source."""
     place = Place(max_files=1)
