@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from commitlog._util.tracing import traced
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import ConfigurationError, NotFound
+from commitlog.errors import ConfigurationError, NotFound, StateMismatch
 from commitlog.ingest.files import File, Slice
 from commitlog.ingest.planning import Planner
 from commitlog.ingest.quarantine import Kind, Problem, Quarantine
@@ -201,10 +201,14 @@ class IngestAdmin:
         """
         state = self._read_state()
         done: list[Problem] = []
+        kept: dict[int, bool] = {}
         for problem in list(self._quarantine):
             if problem.retried:
                 # The row prevents a second report as long as its epoch can be handed out again.
-                if problem.epoch <= state.epoch - self._settings.keep_epochs:
+                if problem.epoch not in kept:
+                    recent = problem.epoch > state.epoch - self._settings.keep_epochs
+                    kept[problem.epoch] = recent or self._is_kept(problem.epoch)
+                if not kept[problem.epoch]:
                     self._quarantine.remove(problem)
             elif path in (None, problem.slice.file.path) and self._quarantine.retry(problem):
                 done.append(evolve(problem, retried=True))
@@ -217,6 +221,13 @@ class IngestAdmin:
         If the call is interrupted, repeat it: until it completes, the source cannot be read.
         """
         return self._state.drop()
+
+    def _is_kept(self, epoch: int) -> bool:
+        try:
+            self._state.slices(epoch)
+        except StateMismatch:
+            return False
+        return True
 
     def _read_state(self) -> SourceState:
         state = self._state.read()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from commitlog.errors import ConfigurationError, InputUnreadable, NotFound
+from commitlog.errors import ConfigurationError, InputUnreadable, NotFound, StateMismatch
 from commitlog.ingest import IngestAdmin, IngestSettings, Pinned, Quarantine, Slice, sources
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, Checkpoint, Engine, state_table
@@ -191,6 +191,7 @@ def test_retry_removes_old_retried_problems() -> None:
     site.operator.retry()
     site.bad = set()
     for path in "bcd":
+        site.clock.advance(100)
         site.store.put(path, b"1")
         site.drain()
     site.operator.retry()
@@ -218,3 +219,22 @@ def test_all_slices_to_retry_wait() -> None:
         problems.report(epoch, slice, "unreadable", "bad")
     assert len(site.operator.retry()) == 1002
     assert site.operator.backlog().files == 1002
+
+
+def test_a_retried_slice_is_no_problem_again_while_its_epoch_is_kept() -> None:
+    """A restored checkpoint gets the epoch again. A second retry would deliver the slice twice."""
+    site = Site(max_files=1)
+    site.store.put("a", b"12345")
+    site.bad = {"a"}
+    site.drain()
+    early = Checkpoint(log=site.checkpoint.log[:1])
+    site.bad = set()
+    site.operator.retry()
+    for path in "bcd":
+        site.store.put(path, b"1")
+    site.drain()
+    assert site.operator.retry() == []
+    site.bad, site.checkpoint = {"a"}, early
+    with pytest.raises(StateMismatch, match="epoch 2"):
+        site.drain()
+    assert list(site.operator.problems()) == []
