@@ -230,7 +230,7 @@ def retry(
 
     \b
     Example:
-      commitlog ingest retry --state dynamodb://ingest
+      commitlog ingest retry --all --state dynamodb://ingest
     """
     if everything == bool(paths):
         raise click.UsageError("give --path PATH or --all")
@@ -240,7 +240,10 @@ def retry(
     for path in [None] if everything else paths:
         again = admin.retry(path)
         if not again and path is not None:
-            raise NotFound(f"all data of {path!r} could be read: there is nothing to retry")
+            raise NotFound(
+                f"there is nothing to retry of {path!r}: it has no data that could not be read, or all"
+                " of it is retried already"
+            )
         for problem in again:
             if json:
                 rest = evolve(problem.slice, skip=problem.records)

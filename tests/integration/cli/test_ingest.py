@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
@@ -17,6 +18,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from commitlog.cli import main
+from commitlog.cli.ingest.commands import ingest
 from commitlog.cli.ingest.report import listing_progress
 from commitlog.clock import SystemClock
 from commitlog.errors import InputUnreadable
@@ -213,6 +215,24 @@ def test_retry_delivers_unreadable_files_again(busy: Site) -> None:
     nothing = busy.run("retry", "events", "--all")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "nothing" in nothing.stderr
+
+
+def test_retry_of_a_retried_path_says_so(busy: Site) -> None:
+    """After a lost answer the command is repeated, and must not say that all data could be read."""
+    busy.run("retry", "events", "--path", "b/bad")
+    again = busy.run("retry", "events", "--path", "b/bad")
+    assert again.exit_code == 1 and "retried already" in again.stderr
+
+
+def test_examples_are_valid(site: Site) -> None:
+    """The example in the help of each command is no wrong usage."""
+    site.put("a", b"1")
+    site.batch("events")
+    for name, command in ingest.commands.items():
+        example = inspect.cleandoc(command.help or "").partition("Example:\n")[2]
+        words = example.replace("SOURCE", "events").split()
+        assert words[:3] == ["commitlog", "ingest", name]
+        assert "Usage:" not in site.run(*words[2:]).output, name
 
 
 def test_retry_of_all_problems(busy: Site) -> None:
