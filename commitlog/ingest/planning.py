@@ -221,16 +221,9 @@ class Planner:
     ) -> FileDecision:
         """Return the decision about a listed object. Raises `InputChanged`."""
         settings = self._settings
-        modified = info.last_modified
-        # Most listed objects are old: check that first.
-        watermark = state.watermarks.of(info.path)
-        if modified < watermark:
+        if self._is_passed(state, info):
             return FileDecision.PASS
-        if state.since is not None and modified < state.since:
-            return FileDecision.PASS
-        if not settings.names.wants(info.path[len(settings.prefix) :]):
-            return FileDecision.PASS
-        seen = seen_files.look(File.of(info), watermark=watermark)
+        seen = seen_files.look(File.of(info), watermark=state.watermarks.of(info.path))
         if seen is Seen.YES:
             return FileDecision.PASS
         if seen is Seen.AGAIN:
@@ -243,7 +236,7 @@ class Planner:
                 " again, or changed='ignore' to skip them"
             )
         oldest = settings.max_file_age
-        if oldest is not None and modified < sweep.began - oldest:
+        if oldest is not None and info.last_modified < sweep.began - oldest:
             return FileDecision.TOO_OLD
         return FileDecision.READ
 
@@ -256,7 +249,7 @@ class Planner:
         """
         fresh = self._begin("")
         known_at = self._known_at(state)
-        for info in self._listed(""):
+        for info in self._listed("", known_at):
             listed()
             behind = info.path > state.watermarks.boundary
             sweep = state.tail if behind else state.body
@@ -269,8 +262,32 @@ class Planner:
     def _stride(self) -> float:
         return max(self._settings.grace / _STRIDES, _MIN_STRIDE)
 
-    def _listed(self, after: str) -> Iterator[ObjectInfo]:
-        return self._store.list(self._settings.listed_prefix, start_after=after)
+    def _listed(self, after: str, known_at: Callable[[str], SourceState]) -> Iterator[ObjectInfo]:
+        """Yield the listed objects after a path. If the listing has no etag of one, a HEAD finds it.
+
+        There is no HEAD of an object that is passed whatever its etag; one that is gone is left out.
+        `known_at`: returns the state row by which to judge an object at a path.
+        """
+        for info in self._store.list(self._settings.listed_prefix, start_after=after):
+            if info.etag or self._is_passed(known_at(info.path), info):
+                yield info
+                continue
+            try:
+                found = self._store.begin_head(info.path)().info
+            except InvalidPath:
+                found = info  # its reader reports it
+            if found is not None:
+                yield found
+
+    def _is_passed(self, state: SourceState, info: ObjectInfo) -> bool:
+        """Return whether an object is passed by its time or its name alone."""
+        modified = info.last_modified
+        # Most listed objects are old: check that first.
+        return (
+            modified < state.watermarks.of(info.path)
+            or (state.since is not None and modified < state.since)
+            or not self._settings.names.wants(info.path[len(self._settings.prefix) :])
+        )
 
     def _begin(self, cursor: str, *, most: float = math.inf) -> ListingPass:
         """Return a new sweep from `cursor` on, with a watermark of at most `most`."""
@@ -432,7 +449,7 @@ class Planner:
         settled_before = sweep.began - self._settings.grace
         cursor, settled, quiet = sweep.cursor, sweep.settled, sweep.settled == sweep.cursor
         rest, passed_over, count, ended = state.rest, state.passed_over, 0, True
-        for info in self._listed(cursor):
+        for info in self._listed(cursor, lambda _path: state):
             if upto is not None and info.path > upto:
                 break
             if rest is not None or builder.full:

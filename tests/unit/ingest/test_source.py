@@ -12,6 +12,7 @@ from commitlog.ingest import INGEST_SCHEMA, File, IngestAdmin, IngestSettings, P
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
 from commitlog.ingest.rows import encoded
 from commitlog.ingest.watermarks import Watermarks
+from commitlog.stores.api import Page
 from commitlog.tables.rules import check_item
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, Checkpoint, Engine, Stop, state_table
@@ -237,6 +238,34 @@ def test_empty_objects_are_handed_out() -> None:
     query = place.query()
     query.drain()
     assert paths(query) == [["a"]]
+
+
+def test_a_listing_without_etags_loses_no_file() -> None:
+    """The etag comes from a HEAD, for those objects only that may be new. Some are gone by then."""
+    place = Place(names=PathFilter(name="*.json"), list_limit=2)
+    place.put("a.json", "b.csv", "c.json", "d.json", "e/f.json")
+    list_page, begin_head = place.store.list_page, place.store.begin_head
+    looked_up = []
+
+    def without_etags(*args: Any, **options: Any) -> Page:
+        page = list_page(*args, **options)
+        return evolve(page, objects=tuple(evolve(info, etag="") for info in page.objects))
+
+    def head(path: str) -> Any:
+        looked_up.append(path)
+        if path == "c.json":
+            place.store.delete(path)
+        return begin_head(path)
+
+    place.store.list_page = without_etags  # type: ignore[method-assign]
+    place.store.begin_head = head  # type: ignore[method-assign]
+    query = place.query()
+    query.drain()
+    assert paths(query) == [["a.json"], ["d.json", "e/f.json"]]
+    assert len(query.checkpoint.records) == 3
+    assert "b.csv" not in looked_up
+    assert place.operator.status().problems == 0
+    assert place.operator.backlog().files == 0
 
 
 def test_the_filter_of_names_applies_below_the_prefix() -> None:
