@@ -134,7 +134,8 @@ class Cleaner:
         self._state = StateTable(table, settings.source, new_id=new_id)
         self._queue = CleaningQueue(table, settings.source, new_id=new_id)
         self._problems = Quarantine(table, settings.source, clock=self._clock, new_id=new_id)
-        self._place = ("", 0)  # row, and number of its files that are cleaned
+        # The id under which the state was created, a row, and the number of its files that are cleaned.
+        self._place = ("", "", 0)
         if settings.archive and settings.names.glob is None and settings.names.name is None:
             self._check_archive(settings.archive + "name")
 
@@ -166,14 +167,14 @@ class Cleaner:
             if undelivered is None:
                 undelivered = self._undelivered(state, commits)
                 self._begin(commits, due)
-            first = self._place[1] if self._place[0] == row.range else 0
+            first = self._place[2] if self._place[:2] == (state.born, row.range) else 0
             files = row.files[first : first + left]
             work = [file for file in files if (file.path, file.etag) not in undelivered]
             counted[_Outcome.KEPT] += len(files) - len(work)
             counted.update(self._executor.map(carried(self._clean), work))
             left -= len(files)
-            self._place = (row.range, first + len(files))
-            if self._place[1] < len(row.files):
+            self._place = (state.born, row.range, first + len(files))
+            if self._place[2] < len(row.files):
                 break
             self._queue.remove(row)
             if not left:

@@ -367,6 +367,22 @@ def test_a_reset_source_does_not_inherit_commits() -> None:
     assert site.cleaner.clean() == Cleaned(files=1)
 
 
+def test_a_cleaner_that_outlived_a_reset_cleans_all_files() -> None:
+    """The new rows of the queue may have the keys of those that it has cleaned."""
+    site = Site(remember="everything")
+    site.put("a")
+    site.put("b")
+    site.read()
+    assert site.cleaner.clean() == Cleaned(files=2)
+    IngestAdmin(None, site.table, site.settings).reset()
+    site.checkpoint = Checkpoint()
+    site.put("c")
+    site.put("d")
+    site.read()
+    assert site.cleaner.clean() == Cleaned(files=2)
+    assert site.paths() == []
+
+
 def test_archived_files_keep_their_paths() -> None:
     """A later version of a name gets a name of its own; nothing in the archive is replaced."""
     site = Site(remember="everything", clean="archive", archive="_old/")
