@@ -42,8 +42,9 @@ def _pattern(glob: str, which: str) -> re.Pattern[str]:
         at += 1
         if char == "*":
             if glob[at : at + 1] == "*":
+                begins = at == 1 or glob[at - 2] in "/{,"
                 at += 1
-                if glob[at : at + 1] == "/":  # "a/**/b" also matches "a/b"
+                if begins and glob[at : at + 1] == "/":  # "a/**/b" also matches "a/b"
                     at += 1
                     out.append("(?:.*/)?")
                 else:

@@ -18,6 +18,8 @@ from commitlog.ingest import IngestSettings, PathFilter
         ("*.json", ["a.json", ".json"], ["a/b.json", "a.jsonl"]),
         ("**/*.json", ["a.json", "a/b/c.json"], ["a.csv"]),
         ("a/**", ["a/b", "a/b/c"], ["ab", "b/a/c"]),
+        ("a**/b", ["a/b", "ax/b", "a/x/b"], ["ab", "axb"]),
+        ("{**/a,**/b}", ["a", "x/y/b"], ["xa"]),
         ("a?c", ["abc", "aüc"], ["a/c", "ac"]),
         ("[a-c]1", ["a1", "c1"], ["d1", "/1", "-1"]),
         ("[!a-c]1", ["d1"], ["a1", "/1"]),
