@@ -206,8 +206,10 @@ class Ingest:
         until = Offset.from_json(end, source=source)
         if until.epoch <= begin.epoch:
             return []
-        self._take(until)
-        self._check_not_cleaned(begin, until)
+        state = self._take(until)
+        # The files of the last epoch are not cleaned yet, unless the query has committed it, too.
+        if self.settings.cleans or until.epoch < state.epoch:
+            self._check_not_cleaned(begin, until)
         found: list[Partition] = []
         for epoch in range(begin.epoch + 1, until.epoch + 1):
             slices = self.state.slices(epoch)
@@ -285,8 +287,6 @@ class Ingest:
 
     def _check_not_cleaned(self, begin: Offset, until: Offset) -> None:
         """Raise `StateMismatch` if files of the epoch after `begin` may be cleaned."""
-        if not self.settings.cleans:
-            return
         cleaned = self._cleaning.commits(until.born).cleaned
         if begin.epoch < cleaned:
             raise StateMismatch(
@@ -296,16 +296,16 @@ class Ingest:
                 " checkpoint directory"
             )
 
-    def _take(self, until: Offset) -> None:
-        """Make the query with this offset the owner of the source."""
+    def _take(self, until: Offset) -> SourceState:
+        """Make the query with this offset the owner of the source. Return the state row."""
         for _ in self._backoff.attempts(self._clock):
             state = self._read_state()
             self._check(state, until)
             if state.claim:
-                return
+                return state
             taken = self.state.advance(state, evolve(state, claim=until.claim))
             if taken is not None:
-                return
+                return taken
         raise OutcomeUnknown(f"source {until.source!r}: it is unknown which query reads it; try again")
 
     def _offered(self, state: SourceState, start: Offset) -> dict[str, Any]:

@@ -349,6 +349,23 @@ def test_a_checkpoint_before_the_cleaned_epochs_is_refused() -> None:
     assert source.partitions(third, end)
 
 
+def test_a_checkpoint_before_the_cleaned_epochs_is_refused_without_cleaning_too() -> None:
+    """The files that were cleaned before the option was set to off are gone all the same."""
+    site = Site(remember="everything")
+    for path in "abc":
+        site.put(path)
+        site.read()
+    first, second, third = site.checkpoint.log
+    assert site.cleaner.clean() == Cleaned(files=3)
+    site.put("d")
+    site.settings = evolve(site.settings, clean="off")
+    source = site.engine().source
+    end = source.latest_offset(third)
+    with pytest.raises(StateMismatch, match="had committed epoch 3"):
+        source.partitions(first, second)
+    assert source.partitions(third, end)
+
+
 def test_a_reset_source_does_not_inherit_commits() -> None:
     """A commit of the earlier source that arrives late says nothing about the new one."""
     site = Site(remember="everything")
