@@ -184,7 +184,14 @@ def files(
       commitlog ingest files --state dynamodb://ingest
     """
     table = connection.open_table(state, INGEST_SCHEMA)
-    admin = _with_input(connection, table, _one(table, source), input)
+    name = _one(table, source)
+    state_table = StateTable(table, name)
+    if _state(state_table) is None:
+        raise NotFound(f"source {name!r} has no state in this table")
+    if waiting or not problems:
+        admin = _with_input(connection, table, name, input)
+    else:
+        admin = IngestAdmin(None, table, _settings(name, state_table.metadata()))
     now = SystemClock().epoch()
     if problems or not waiting:
         for problem in admin.problems():

@@ -34,7 +34,7 @@ from commitlog.ingest import (
 )
 from commitlog.ingest.source_metadata import SETTINGS
 from commitlog.stores.open import open_store
-from commitlog.tables.api import Table
+from commitlog.tables.api import Key, Table
 from commitlog.tables.open import open_table
 from support.ingest import Checkpoint, Engine
 from support.servers import Ministack
@@ -192,6 +192,16 @@ def test_files_lists_waiting_and_unreadable_files(busy: Site) -> None:
     shown = busy.run("files", "events").stdout
     assert "epoch 1" in shown and "after 2 records at byte 2: no JSON \\x1b[2J in b/bad" in shown
     assert "d\\u2028x" in shown
+
+
+def test_problems_need_the_state_table_only(busy: Site) -> None:
+    """The input is not opened for them. A source that does not exist is no source without problems."""
+    with closing(busy.table()) as table:
+        table.delete(Key("events", SETTINGS))
+    assert [each["path"] for each in busy.lines("files", "events", "--problems")] == ["b/bad"]
+    assert busy.run("files", "events").exit_code == 2
+    missing = busy.run("files", "evnts", "--problems", "--input", busy.input)
+    assert missing.exit_code == 1 and "has no state" in missing.stderr
 
 
 def test_a_source_has_to_be_named_if_there_are_several(busy: Site) -> None:
