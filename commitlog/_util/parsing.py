@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from types import MappingProxyType
@@ -41,9 +42,10 @@ def parse_seconds(text: str) -> float:
     (90.0, 5400.0)
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if match is None:
+    seconds = math.inf if match is None else float(match[1]) * _SECONDS[match[2]]
+    if seconds == math.inf:
         raise ConfigurationError(f"{text!r} is not a duration: write 90s, 15m, 2h or 1d")
-    return float(match[1]) * _SECONDS[match[2]]
+    return seconds
 
 
 def parse_bytes(text: str) -> int:
@@ -55,6 +57,7 @@ def parse_bytes(text: str) -> int:
     (512, 1536, 67108864)
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:([kmg])(?:i?b)?)?", text, re.IGNORECASE)
-    if match is None:
+    size = math.inf if match is None else float(match[1]) * _BYTES[(match[2] or "").lower()]
+    if size == math.inf:
         raise ConfigurationError(f"{text!r} is not a size: write 512, 64KiB, 128MiB or 1GiB")
-    return int(float(match[1]) * _BYTES[(match[2] or "").lower()])
+    return int(size)

@@ -1,4 +1,4 @@
-"""Arguments with a choice among words: the same message everywhere."""
+"""Arguments with a choice among words, durations and sizes: the same messages everywhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from commitlog._util.parsing import parse_bytes, parse_seconds
 from commitlog.aws.session import AwsOptions
 from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError
@@ -42,3 +43,10 @@ def test_the_message_of_a_wrong_choice_names_the_allowed_ones(
     """A word with other capitals is wrong, and so is a value that is no text."""
     with pytest.raises(ConfigurationError, match=message.replace(".*", "it must be one of")):
         make()
+
+
+@pytest.mark.parametrize(("parse", "what"), [(parse_bytes, "size"), (parse_seconds, "duration")])
+def test_a_number_beyond_all_floats_is_refused(parse: Callable[[str], object], what: str) -> None:
+    """It is an error of the configuration, neither one of Python nor infinity."""
+    with pytest.raises(ConfigurationError, match=f"is not a {what}"):
+        parse("9" * 400)
