@@ -83,4 +83,22 @@ INGEST_CLEANING: tuple[Mutant, ...] = (
         caught=_LOST,
         story="The rest of a is in quarantine. When it could be read again, the object is gone.",
     ),
+    Mutant(
+        name="places of undelivered slices read while they change",
+        where="ingest.md#cleaning",
+        rule="no slice of the file is a problem, and none waits to be read again",
+        edit=Edit(("Cleaner._undelivered", "if after.epoch == state.epoch:", "if True:")),
+        setting=reading(
+            {"A": {"batches": 4}, "O": {"retry_at": 1.5}, "C": {"steps": 1, "after": 1.7}},
+            [Upload("a", size=4, age=60), *(Upload(path, age=60) for path in "bcd")],
+            forced=(Forced("C table.query s", Fault.PAUSED, 3, 5),),
+            broken={"a": 2},
+            settings={**_DELETING, "unreadable": "quarantine", "remember": "everything"},
+        ),
+        caught=_LOST,
+        story=(
+            "C has read the problems, and stops. The operator O has retried the one of a. A reads its "
+            "rest in an epoch, and it is a problem again. C finds it in none of the other places."
+        ),
+    ),
 )

@@ -20,7 +20,7 @@ from support.ingest import Stop
 if TYPE_CHECKING:
     from sim.ingest.world import IngestWorld
 
-__all__ = ["Upload", "run_cleaner", "run_query"]
+__all__ = ["Upload", "retry_problems", "run_cleaner", "run_query"]
 
 #: Errors that end a run of the query. Its driver then starts it again.
 _FAILURES = (Unavailable, Conflict, OutcomeUnknown, Stop, StateMismatch, InputChanged, InputMissing)
@@ -89,5 +89,19 @@ def run_cleaner(
                 world.report(node, "cleaned" if cleaned.files else "nothing cleaned")
             except _FAILURES as error:
                 world.report(node, type(error).__name__)
+
+    return program
+
+
+def retry_problems(world: IngestWorld, name: str) -> Callable[[], None]:
+    """Return the program of an operator; see `IngestWorld.start_operator`."""
+    node = world.nodes[name]
+
+    def program() -> None:
+        try:
+            retried = world.admin(name).retry()
+            world.report(node, "retried" if retried else "nothing to retry")
+        except _FAILURES as error:
+            world.report(node, type(error).__name__)
 
     return program

@@ -30,7 +30,7 @@ from commitlog.testing.sim import (
     store_state,
     table_state,
 )
-from sim.ingest.actions import Upload, run_cleaner, run_query
+from sim.ingest.actions import Upload, retry_problems, run_cleaner, run_query
 from sim.ingest.judge import check_delivered_once, drain, missing_bytes
 from sim.ingest.queue import Message, SimulatedQueue, created
 from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff, world_builder
@@ -157,6 +157,16 @@ class IngestWorld:
         program = run_cleaner(self, name, steps=steps, every=every, most=most)
         self.nodes[name].start(program, restart=program, after=after)
 
+    def start_operator(self, name: str, *, retry_at: float) -> None:
+        """Start an operator on the node of that name, who lets all problems be read again once.
+
+        Args:
+            name: the name of the node.
+            retry_at: the time in seconds.
+        """
+        program = retry_problems(self, name)
+        self.nodes[name].start(program, restart=program, after=retry_at)
+
     def judge(self) -> Counter[str]:
         """Raise `AssertionError` if a run that has ended is wrong; return `outcomes`."""
         check_ended(self.nodes)
@@ -220,6 +230,12 @@ class IngestWorld:
         table = SimulatedTable(node, self.table)
         return self._code(Cleaner)(store, table, self.settings, clock=node.clock, new_id=node.new_id)
 
+    def admin(self, name: str) -> IngestAdmin:
+        """Return the administration in a new process of the node of that name."""
+        node = self.nodes[name]
+        table = SimulatedTable(node, self.table)
+        return self._code(IngestAdmin)(self.bucket, table, self.settings, clock=node.clock)
+
     def report(self, node: Node, outcome: str) -> None:
         """Record the outcome of a call."""
         self.outcomes[outcome] += 1
@@ -274,7 +290,8 @@ def world_of(
 
     Args:
         programs: the arguments of `IngestWorld.start` for each driver, by the node's name, or those of
-            `IngestWorld.start_cleaner`, which have ``steps``.
+            `IngestWorld.start_cleaner`, which have ``steps``, or those of `IngestWorld.start_operator`,
+            which have ``retry_at``.
         simulation: makes the simulation, with its faults.
         clocks: the clocks of nodes that are not correct.
         outcomes: a counter to which the outcomes of all completed runs are added.
@@ -284,6 +301,8 @@ def world_of(
     def start(world: IngestWorld, name: str) -> None:
         if "steps" in programs[name]:
             world.start_cleaner(name, **programs[name])
+        elif "retry_at" in programs[name]:
+            world.start_operator(name, **programs[name])
         else:
             world.start(name, **programs[name])
 
