@@ -331,8 +331,11 @@ class JobCommitter:
             job = _overwriting(running, files)
             staged = _staged(running, files)
             output.commit(_with_partitions(job, staged), staged, foreign=_foreign(running))
-        except PublishIncomplete:
-            raise
+        except PublishIncomplete as error:
+            if error.__cause__ is None or isinstance(error.__cause__, CommitError):
+                raise
+            # An unexpected error, such as a lack of memory, came after the commit point: try once more.
+            output.resolve(running.job)
         except JobAlreadyCommitted:
             if output.resolve(running.job) is None and running.options.job.on_duplicate == "error":
                 raise

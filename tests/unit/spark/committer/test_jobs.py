@@ -300,6 +300,24 @@ def test_an_unexpected_error_is_settled_by_the_log(
     assert rows(place) == (["a"] if is_committed else [])
 
 
+def test_an_unexpected_error_of_the_publishing_is_settled_by_the_log(
+    place: Directory, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes after the commit point, and the agent completes the job."""
+    jobs = new_agent()
+    job = Driver.begin(jobs, place)
+    job.write("a")
+    publish = Publisher.publish
+
+    def fail(*_: Any) -> None:
+        monkeypatch.setattr(Publisher, "publish", publish)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Publisher, "publish", fail)
+    assert jobs.commit(job.request()) == {}
+    assert rows(place) == ["a"]
+
+
 @BOTH
 def test_a_duplicate_is_refused_or_skipped(
     place: Directory, new_agent: NewAgent, visibility: str
