@@ -60,8 +60,8 @@ def commit_together(
 
     An outcome is the record of the job, which may be of an earlier call for the same attempt; or the
     error that `CommitLog.commit` raises for such a job. An unknown outcome of a record is one of each of
-    its jobs, and of no other. The outcome of a job in a ready entry is unknown until the log decides it,
-    and so are the outcomes of the jobs that were open when an unexpected error came.
+    its jobs, and of no other. The outcome of a job in a ready entry is unknown until the log decides it.
+    After an exception that is no `CommitError`, the outcomes of all open jobs are unknown.
     """
     return _SharedCommit(log, clock, jobs, queue).run()
 
@@ -93,7 +93,10 @@ class _SharedCommit:
                 if others is not None:
                     self._claim(open_jobs, others)
         except Exception as error:  # it must not be taken for the outcome of jobs that are decided
-            self._outcomes = [each or unknown_outcome(error) for each in self._outcomes]
+            self._outcomes = [
+                self._failure(number, error) if each is None else each
+                for number, each in enumerate(self._outcomes)
+            ]
         if self._won and self._entry and all(map(_is_final, self._outcomes)):
             self._queue.remove([self._entry])
         elif self._in_entry and not self._won:
@@ -101,6 +104,12 @@ class _SharedCommit:
                 each.version for each in self._outcomes if isinstance(each, CommitRecord)
             )
         return [outcome for outcome in self._outcomes if outcome is not None]
+
+    def _failure(self, number: int, error: Exception) -> CommitError:
+        """Return what the caller of an open job raises after an error, an exception of its own."""
+        if isinstance(error, CommitError) and number not in self._in_entry:
+            return _copy(error)
+        return unknown_outcome(error)
 
     def _check(self) -> list[int]:
         """Check the open jobs against the records that were read; return the numbers of open jobs."""
@@ -154,11 +163,7 @@ class _SharedCommit:
         except Exception as error:  # it must not be taken for the outcome of jobs that are committed
             for number, each in jobs.items():
                 if each in chosen:
-                    # Each caller raises an exception of its own.
-                    if isinstance(error, CommitError) and number not in self._in_entry:
-                        outcomes[number] = _copy(error)
-                    else:
-                        outcomes[number] = unknown_outcome(error)
+                    outcomes[number] = self._failure(number, error)
             return
         if not won:
             queue.note_busy()

@@ -437,7 +437,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "_SharedCommit._claim",
-                "outcomes[number] = _unknown(error) if in_entry else _copy(error)",
+                "outcomes[number] = self._failure(number, error)",
                 (
                     "from commitlog.errors import Unavailable\n"
                     'outcomes[number] = Unavailable("the record was not written")'
@@ -524,7 +524,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "_SharedCommit._claim",
-                "outcomes[number] = _unknown(error) if in_entry else _copy(error)",
+                "outcomes[number] = self._failure(number, error)",
                 "outcomes[number] = _copy(error)",
             )
         ),
