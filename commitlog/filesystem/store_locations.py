@@ -96,7 +96,7 @@ class StoreLocations:
         info = self._head(at)
         if info is not None:
             return _info_of(at.root, info)
-        if not at.path or _has_objects(at):
+        if not at.path or at.store.object_store.first(join(at.path, "")) is not None:
             return directory_info(path)
         raise NotFound(f"there is no object or directory at {path!r}")
 
@@ -254,18 +254,6 @@ class StoreLocations:
 
     def _head(self, at: StorePath) -> ObjectInfo | None:
         return at.store.begin_head(at.path)().info if at.path else None
-
-
-def _has_objects(at: StorePath) -> bool:
-    """Return whether there is an object below a path.
-
-    A page may have none, and another one follow: what marks an empty directory counts on a page of S3,
-    and is left out. With two entries, one request does for a directory that is marked.
-    """
-    page = at.store.list_page(join(at.path, ""), limit=2)
-    while not page.objects and page.next_token is not None:
-        page = at.store.list_page(join(at.path, ""), token=page.next_token)
-    return bool(page.objects)
 
 
 def _info_of(root: str, info: ObjectInfo) -> Info:

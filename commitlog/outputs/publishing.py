@@ -437,11 +437,7 @@ class Publisher:
             return data_files(self._store.list(top + directory), top)
 
         def is_other(directory: str) -> bool:
-            log = join(top + directory, "_commitlog/")
-            page = self._store.list_page(log, limit=1)
-            while not page.objects and page.next_token is not None:  # what marks a directory is left out
-                page = self._store.list_page(log, token=page.next_token)
-            return bool(page.objects)
+            return self._store.object_store.first(join(top + directory, "_commitlog/")) is not None
 
         run = self._executor.map
         # The listing of a directory does not show whether one above it is an output of its own.

@@ -460,6 +460,17 @@ class ObjectStore(abc.ABC):
         for page in self.list_pages(prefix, start_after=start_after):
             yield from page.objects
 
+    def first(self, prefix: str = "", *, start_after: str = "") -> ObjectInfo | None:
+        """Return the first object whose path starts with `prefix`; None if there is none.
+
+        Mostly one short request: a page may have no objects although others follow, since what marks a
+        directory on S3 is left out. Arguments and errors are those of `list`.
+        """
+        page = self.list_page(prefix, start_after=start_after, limit=2)
+        if page.objects or page.next_token is None:
+            return next(iter(page.objects), None)
+        return next(self.list(prefix, start_after=start_after), None)
+
     # mutations
 
     @abc.abstractmethod

@@ -140,17 +140,12 @@ def _record(location: Location, upload: StagedInfo, age: float) -> dict[str, obj
 def _log_finder(store: ObjectStore) -> Callable[[str], str | None]:
     """Return a function that returns the log of the output or namespace above a path, or None.
 
-    It takes one listing of one object for each directory above the path.
+    It takes one short listing for each directory above the path.
     """
 
     @cache
     def has_log(directory: str) -> bool:
-        token: str | None = None
-        while True:
-            page = store.list_page(directory + _LOG, limit=1, token=token)
-            token = page.next_token
-            if page.objects or token is None:
-                return bool(page.objects)
+        return store.first(directory + _LOG) is not None
 
     def log_of(path: str) -> str | None:
         names = path.split("/")

@@ -56,9 +56,9 @@ class BackingStore:
         if identity is not None and not may_be_empty and not self.is_missing(identity):
             return
         self.store.check()
-        found = self._first("")
+        found = self.store.first("")
         if found is not None and found.path.startswith(RESERVED):
-            found = self._first("", start_after=_AFTER_RESERVED)
+            found = self.store.first("", start_after=_AFTER_RESERVED)
         if may_be_empty or (identity is None and found is not None):
             return
         where = "" if asked is None else f"there is no object {asked!r}, but "
@@ -112,23 +112,15 @@ class BackingStore:
         return self.store.begin_head(path)().info is None
 
     def has_any(self, prefix: str) -> bool:
-        """Return whether there is any object under a prefix. One listing of one object.
+        """Return whether there is any object under a prefix. One short listing.
 
         An empty object whose path is the prefix itself, as consoles make them for directories, does not
         count.
         """
-        found = self._first(prefix) is not None
+        found = self.store.first(prefix) is not None
         if not found:
             self.store.check()
         return found
-
-    def _first(self, prefix: str, *, start_after: str = "") -> ObjectInfo | None:
-        token: str | None = None
-        while True:
-            page = self.store.list_page(prefix, start_after=start_after, limit=1, token=token)
-            if page.objects or page.next_token is None:
-                return next(iter(page.objects), None)
-            token = page.next_token
 
     def list_directory(self, prefix: str, *, after: str = "") -> Iterator[tuple[str, ObjectInfo | None]]:
         """Yield the names directly under a prefix that follow `after`, in no particular order.
