@@ -32,7 +32,6 @@ from commitlog.tables.api import InFlight, Key, Table
 __all__ = ["PAGE", "Tree", "Walk"]
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 #: Most items that one request for a listing asks for.
 PAGE = 1000
@@ -204,8 +203,8 @@ class Tree:
             above = below
 
     def _read_together(
-        self, requests: Sequence[Callable[[], InFlight[R]]], *, most: int
-    ) -> Iterator[R | Exception]:
+        self, requests: Sequence[Callable[[], InFlight[T]]], *, most: int
+    ) -> Iterator[T | Exception]:
         """Yield the answers to requests that can be repeated, or their errors, with `most` under way."""
         for start in range(0, len(requests), most):
             sent = [send() for send in requests[start : start + most]]

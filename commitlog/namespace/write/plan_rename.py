@@ -91,7 +91,7 @@ def _plan_move(
     from_names, to_names = split(source), split_new(target)
     if not from_names:
         raise InvalidPath("the root cannot be renamed")
-    walks = context.tree.walk_all(dict.fromkeys((from_names, to_names)))
+    walks = context.tree.walk_all([from_names, to_names])
     here, there = walks[from_names], walks[to_names]
     moving = existing(source, here)
     if whole and not moving.is_directory:
