@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
 from commitlog.errors import ConfigurationError
 from commitlog.oplog.validate import text
 
-__all__ = ["PathFilter"]
+__all__ = ["PathFilter", "check_flag"]
 
 _SPECIAL = re.compile(r"[*?\[{\\]")
 _MEMBER = re.compile("(.)-(.)|(.)", re.DOTALL)
@@ -21,9 +21,10 @@ def _member(found: re.Match[str]) -> str:
     return "-".join(re.escape(char) for char in found.groups() if char is not None)
 
 
-def _check_hidden(_self: object, _attribute: object, value: object) -> None:
+def check_flag(_self: object, attribute: Attribute[bool], value: object) -> None:
+    """Raise `ConfigurationError` unless the value of an attribute is a bool. A validator of attrs."""
     if not isinstance(value, bool):
-        raise ConfigurationError(f"hidden must be True or False, not {value!r}")
+        raise ConfigurationError(f"{attribute.name} must be True or False, not {value!r}")
 
 
 def _pattern(glob: str, which: str) -> re.Pattern[str]:
@@ -103,7 +104,7 @@ class PathFilter:
 
     glob: str | None = None
     name: str | None = None
-    hidden: bool = field(default=False, validator=_check_hidden)
+    hidden: bool = field(default=False, validator=check_flag)
     _glob: re.Pattern[str] | None = field(init=False, eq=False, repr=False)
     _name: re.Pattern[str] | None = field(init=False, eq=False, repr=False)
 

@@ -8,7 +8,7 @@ from attrs import Attribute, field, frozen, validators
 
 from commitlog._util.parsing import check_choice
 from commitlog.errors import ConfigurationError
-from commitlog.ingest.path_filter import PathFilter
+from commitlog.ingest.path_filter import PathFilter, check_flag
 from commitlog.oplog.validate import MAX_COUNT
 from commitlog.paths import check_prefix
 
@@ -83,11 +83,6 @@ def _check_starting(_self: object, _attribute: Attribute[Starting], value: objec
     )
 
 
-def _check_flag(_self: object, attribute: Attribute[bool], value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{attribute.name} must be True or False, not {value!r}")
-
-
 @frozen(kw_only=True)
 class IngestSettings:
     """Settings of one source. All but `source` can be changed between two starts of a query.
@@ -136,7 +131,7 @@ class IngestSettings:
     max_file_age: float | None = field(default=None, validator=validators.optional(_check_seconds))
     grace: float = field(default=3600.0, validator=_check_seconds)
     remember: Remember = field(default="window", validator=_one_of(Remember))
-    ordered: bool = field(default=False, validator=_check_flag)
+    ordered: bool = field(default=False, validator=check_flag)
     list_limit: int | None = field(default=None, validator=validators.optional(_whole(1)))
     slice_bytes: int = field(default=64 * 1024 * 1024, validator=_whole(1))
     keep_epochs: int = field(default=2, validator=_whole(2))
