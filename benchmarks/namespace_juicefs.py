@@ -58,7 +58,7 @@ class JuicefsVolume:
         directory: a new directory.
 
     Attributes:
-        waits: whether content waits for the disk. Not every file system has that attribute.
+        waits: whether content waits for the disk. Not every file system can make it wait.
     """
 
     def __init__(self, program: str, directory: Path) -> None:
@@ -124,13 +124,11 @@ class JuicefsVolume:
             f"jfs://{_VARIABLE}/test-{next(self._numbers)}/",
             environment={_VARIABLE: self._metadata},
         )
-        times = [
-            datetime.datetime.strptime(each[0], "%Y/%m/%d %H:%M:%S.%f") for each in _SYNC.findall(output)
-        ]
-        copied = [int(each[1]) for each in _SYNC.findall(output) if each[1]]
-        if len(times) != 2 or copied != [files]:
+        lines = _SYNC.findall(output)
+        if [copied for _, copied in lines] != ["", str(files)]:
             raise RuntimeError(f"juicefs sync did not copy {files} files: {output}")
-        return files / (times[1] - times[0]).total_seconds()
+        began, ended = (datetime.datetime.strptime(at, "%Y/%m/%d %H:%M:%S.%f") for at, _ in lines)
+        return files / (ended - began).total_seconds()
 
     def _run(self, *arguments: str, environment: Mapping[str, str] = _EMPTY) -> str:
         command = [self._program, *arguments]

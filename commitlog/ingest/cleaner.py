@@ -53,7 +53,7 @@ __all__ = ["CLEAN_FILES", "Cleaned", "Cleaner", "place_to_clean"]
 #: Most files that one step cleans, by default.
 CLEAN_FILES = 1000
 
-#: Most attempts to find what is not delivered, and to record that a cleaning begins. Each may lose to
+#: Most attempts to find the undelivered files, and to record that a cleaning begins. Each may lose to
 #: the query, or to another cleaner.
 _TRIES = 5
 
