@@ -136,7 +136,7 @@ def test_the_report_has_all_mutants() -> None:
 
 
 def test_the_page_counts_the_mutants_of_each_protocol() -> None:
-    """The numbers in docs/mutants.md are those of the groups, and the sources of each are linked."""
+    """The numbers in docs/mutants.md and the README are right, and the sources of each group are linked."""
     page = re.sub(r"(?<=\w)\n(?=\w)", " ", PAGE.read_text())
     for title, mutants in GROUPS.items():
         row = re.search(rf"^\| {title} \| (\d+) \| (.*) \|$", page, re.MULTILINE)
@@ -146,6 +146,7 @@ def test_the_page_counts_the_mutants_of_each_protocol() -> None:
         groups = [getattr(importlib.import_module(f"mutation.{file}"), file.upper()) for file in files]
         assert [mutant.name for group in groups for mutant in group] == [each.name for each in mutants]
     assert f"| all | {len(MUTANTS)} |" in page
+    assert f"{len(MUTANTS)} deliberately broken protocols" in (ROOT / "README.md").read_text()
     saved = Counter(mutant.saved for mutant in GROUPS["Leases"])
     assert f"{saved[True]} of them harm nothing" in page
     assert f"{saved[None]} break the expiry itself" in page
