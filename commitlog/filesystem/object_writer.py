@@ -17,7 +17,7 @@ from commitlog.clock import Clock
 from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError, Conflict, NotFound, OutcomeUnknown, Unavailable
 from commitlog.paths import check_path
-from commitlog.stores.api import NONCE, Staged, StageWriter
+from commitlog.stores.api import NONCE, Sink, Staged, StageWriter
 from commitlog.stores.body import STAGE_ABOVE
 
 __all__ = ["ObjectWriter", "StorePath"]
@@ -129,7 +129,7 @@ class StorePath:
             ) from lost
 
 
-class ObjectWriter:
+class ObjectWriter(Sink):
     """The content of a new object, in parts. Not thread-safe.
 
     Up to `STAGE_ABOVE` bytes are kept in memory; more are staged as an upload, which is invisible until
@@ -150,17 +150,18 @@ class ObjectWriter:
         if not overwrite:
             target.check_absent()
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append `data`; return its length in bytes."""
-        view = memoryview(data).cast("B")
-        if self._stage is None and len(self._buffer) + len(view) <= STAGE_ABOVE:
-            self._buffer += view
+    def _append(self, data: memoryview) -> None:
+        if self._stage is None and len(self._buffer) + len(data) <= STAGE_ABOVE:
+            self._buffer += data
         else:
-            self._staged().write(view)
-        return len(view)
+            self._staged().write(data)
 
     def commit(self) -> None:
-        """Make the object. Raises the errors of `StorePath.write`; only one call is possible."""
+        """Make the object. Raises the errors of `StorePath.write`; only one call is possible.
+
+        Raises `ConfigurationError` if a write has failed; see `Sink.write`.
+        """
+        self._check_whole()
         if self._stage is None:
             self._open = False
             self._target.write(bytes(self._buffer), overwrite=self._overwrite)
@@ -170,7 +171,11 @@ class ObjectWriter:
         self._target.publish(staged, overwrite=self._overwrite)
 
     def finish(self) -> Staged:
-        """Store the content as an upload and return it, for `StorePath.publish`."""
+        """Store the content as an upload and return it, for `StorePath.publish`.
+
+        Raises `ConfigurationError` if a write has failed; see `Sink.write`.
+        """
+        self._check_whole()
         staged = self._staged().finish()
         self._open = False
         return staged

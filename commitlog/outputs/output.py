@@ -977,8 +977,8 @@ class _AtOnce(StageWriter):
         self._inner = inner
         self._store = store
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        return self._inner.write(data)
+    def _append(self, data: memoryview) -> None:
+        self._inner.write(data)
 
     def finish(self) -> Staged:
         staged = self._inner.finish()

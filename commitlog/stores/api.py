@@ -22,7 +22,7 @@ from typing import Self, TypeAlias, TypeVar
 from attrs import field, frozen, validators
 
 from commitlog._util.frozen_map import FrozenMap, frozen_map
-from commitlog.errors import CommitError, NotFound
+from commitlog.errors import CommitError, ConfigurationError, NotFound
 from commitlog.stores.body import Body, chunks
 
 __all__ = [
@@ -329,13 +329,43 @@ class StagedInfo:
 class Sink(abc.ABC):
     """Takes bytes, which are invisible until all have been written. Not thread-safe.
 
+    After a write that failed, bytes are missing, so the sink cannot be finished. A subclass appends the
+    bytes in `_append`, and calls `_check_whole` before it finishes.
+
     As a context manager it aborts unless it was finished. It never swallows an exception, nor hides one
     behind that of a failing abort.
     """
 
-    @abc.abstractmethod
+    #: The error of the write that failed, as text; "" if none has.
+    _failure = ""
+
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append `data`; return its length in bytes."""
+        """Append `data`; return its length in bytes.
+
+        Raises `TypeError` if `data` has no contiguous bytes; nothing was appended then. After any other
+        error, some of the bytes may be missing: all later writes, and the call that finishes the sink,
+        raise `ConfigurationError`. Then call `abort`, and write the whole content to another sink.
+        """
+        view = memoryview(data).cast("B")
+        self._check_whole()
+        try:
+            self._append(view)
+        except BaseException as error:
+            self._failure = f"{type(error).__name__}: {error}"
+            raise
+        return len(view)
+
+    @abc.abstractmethod
+    def _append(self, data: memoryview) -> None:
+        """Append all of `data`, which are single bytes."""
+
+    def _check_whole(self) -> None:
+        """Raise `ConfigurationError` if a write has failed."""
+        if self._failure:
+            raise ConfigurationError(
+                f"a write has failed ({self._failure}), and its bytes are missing: abort, and write the"
+                " whole content again"
+            )
 
     @abc.abstractmethod
     def abort(self) -> None:
@@ -357,7 +387,11 @@ class StageWriter(Sink):
 
     @abc.abstractmethod
     def finish(self) -> Staged:
-        """Store the buffered bytes and return the complete upload, still invisible."""
+        """Store the buffered bytes and return the complete upload, still invisible.
+
+        Raises `ConfigurationError` if a write has failed, or if the writer is finished or aborted
+        already. After another error the upload is not complete: call it again, or `abort`.
+        """
 
 
 # -- the port ----------------------------------------------------------------------------------------

@@ -386,15 +386,15 @@ class _MemoryWriter(StageWriter):
         self._nonce = nonce
         self._pieces: list[bytes] | None = []  # None once finished or aborted
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
+    def _append(self, data: memoryview) -> None:
         if self._pieces is None:
             raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
         self._pieces.append(bytes(data))
-        return len(self._pieces[-1])
 
     def finish(self) -> Staged:
         if self._pieces is None:
             raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
+        self._check_whole()
         data = b"".join(self._pieces)
         with self._space.lock:
             upload = self._space.uploads.get(self._upload_id)

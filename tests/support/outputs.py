@@ -103,8 +103,8 @@ class HookedWriter(StageWriter):
         self.path = path
         self.store = store
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        return self.inner.write(data)
+    def _append(self, data: memoryview) -> None:
+        self.inner.write(data)
 
     def finish(self) -> Staged:
         return self.store.hook("finish", self.path, self.inner.finish)

@@ -67,21 +67,18 @@ class FileWriter(Sink):
         self._open = True
 
     @part_of("open_writer")
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append `data`; return its length in bytes."""
+    def _append(self, data: memoryview) -> None:
         self._check_open()
         if self._copied is not None:
             raise ConfigurationError("the content is a copy: no bytes can be appended to it")
-        view = memoryview(data)
-        if self._stage is None and len(self._buffer) + view.nbytes > STAGE_ABOVE:
+        if self._stage is None and len(self._buffer) + len(data) > STAGE_ABOVE:
             self._stage = self._content.open_upload()
             self._stage.write(self._buffer)
             self._buffer = bytearray()
         if self._stage is None:
-            self._buffer += view
+            self._buffer += data
         else:
-            self._stage.write(view)
-        return view.nbytes
+            self._stage.write(data)
 
     @part_of("open_writer")
     def copy(self, source: OpenFile) -> int:
@@ -114,9 +111,11 @@ class FileWriter(Sink):
         """Store the content without making a file; return the argument for `Namespace.link`.
 
         The caller then owns the object: if no file comes to refer to it, the caller has to remove it.
-        Raises `Unavailable`; then call `finish` again.
+        Raises `Unavailable`; then call `finish` again. Raises `ConfigurationError` if a write has
+        failed; see `Sink.write`.
         """
         self._check_open()
+        self._check_whole()
         if self._copied is not None:
             data = self._copied
         elif self._stage is None:

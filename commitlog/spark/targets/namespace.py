@@ -266,8 +266,8 @@ class _Upload(StageWriter):
         self._name = name
         self._writer = writer
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        return self._writer.write(data)
+    def _append(self, data: memoryview) -> None:
+        self._writer.write(data)
 
     def finish(self) -> Staged:
         data = self._writer.finish()

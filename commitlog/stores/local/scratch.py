@@ -190,15 +190,15 @@ class LocalWriter(StageWriter):
                 self._sink = opened.enter_context(open(file, "xb", WRITE_SIZE))
             opened.pop_all()  # from here on, `finish` or `abort` closes it
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """See `StageWriter.write`."""
+    def _append(self, data: memoryview) -> None:
         self._check_open()
         with explained(repr(self._path)):
-            return write_block(self._sink, memoryview(data).cast("B"))
+            write_block(self._sink, data)
 
     def finish(self) -> Staged:
         """See `StageWriter.finish`. Durable, if the store is."""
         self._check_open()
+        self._check_whole()
         with explained(repr(self._path)):
             self._sink.flush()
             if self._base.tree.durable:

@@ -50,11 +50,11 @@ class S3StageWriter(StageWriter):
         self._executor: ThreadPoolExecutor | None = None
         self._open = True
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append `data`. Raises what the upload of an earlier part raised."""
+    def _append(self, data: memoryview) -> None:
+        """Raise what the upload of an earlier part raised."""
         self._check_open()
-        view = rest = memoryview(data).cast("B")
-        self._size += len(view)
+        rest = data
+        self._size += len(data)
         while rest:
             room = part_size(len(self._parts) + 1, self._part_size) - len(self._buffer)
             if not room:  # only now: the last part is sent by `finish`
@@ -63,11 +63,11 @@ class S3StageWriter(StageWriter):
                 continue
             self._buffer += rest[:room]
             rest = rest[room:]
-        return len(view)
 
     def finish(self) -> Staged:
         """Upload the rest, wait for all parts, and return the complete upload."""
         self._check_open()
+        self._check_whole()
         # There must be a part, even of nothing; and the last one needs no thread.
         last = self._upload(len(self._parts) + 1, self._buffer)
         etags = [*(part.result() for part in self._parts), last]

@@ -314,10 +314,8 @@ class _Writer(StageWriter):
         self._over = False
         self._size = 0
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        written = self._inner.write(data)
-        self._size += written
-        return written
+    def _append(self, data: memoryview) -> None:
+        self._size += self._inner.write(data)
 
     def finish(self) -> Staged:
         staged = self._store._upload(f"finish {self._path}", self._inner.finish, size=self._size)

@@ -467,6 +467,21 @@ def test_a_store_that_proves_nothing_refuses_new_objects(monkeypatch: pytest.Mon
     fs.close()
 
 
+def test_a_file_with_a_failed_write_is_not_made(
+    memory: tuple[MemoryStoreFileSystem, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the error was: a caller that goes on does not make an object without the bytes."""
+    fs, top = memory
+    failing(monkeypatch, "begin_stage", MemoryError())
+    file = fs.open(f"{top}/large", "wb")
+    file.write(b"one")
+    with pytest.raises(MemoryError):
+        file.write(bytes(BIG))
+    with pytest.raises(ConfigurationError, match=r"a write has failed \(MemoryError"):
+        file.close()
+    assert not fs.exists(f"{top}/large") and not uploads(fs, top)
+
+
 # -- transactions ------------------------------------------------------------------------------------
 
 

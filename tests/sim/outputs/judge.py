@@ -706,8 +706,8 @@ class _WatchedWriter(StageWriter):
         self._truth = truth
         self._path = path
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        return self._inner.write(data)
+    def _append(self, data: memoryview) -> None:
+        self._inner.write(data)
 
     def finish(self) -> Staged:
         return self._inner.finish()

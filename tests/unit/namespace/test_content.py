@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from commitlog.errors import CommitError, Unavailable
+from commitlog.errors import CommitError, ConfigurationError, Unavailable
 from commitlog.namespace import Namespace
-from commitlog.stores.api import InFlight, Observation, PutResult
+from commitlog.stores.api import InFlight, Observation, PutResult, StageWriter
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from support.namespace import QUICK, ServiceTable
@@ -24,10 +24,12 @@ class Forgetful(MemoryStore):
 
     Attributes:
         blind: number of following HEADs that fail.
+        closed: whether no upload can begin.
         paths: paths of all writes, in order.
     """
 
     blind = 0
+    closed = False
 
     def __init__(self, *, clock: ManualClock) -> None:
         super().__init__(clock=clock)
@@ -44,6 +46,12 @@ class Forgetful(MemoryStore):
     def publish(self, *args: Any, **kwargs: Any) -> PutResult:
         """Publish an object."""
         return self._forgotten(super().publish(*args, **kwargs))
+
+    def begin_stage(self, *args: Any, **kwargs: Any) -> StageWriter:
+        """Begin an upload."""
+        if self.closed:
+            raise Unavailable("no upload can begin")
+        return super().begin_stage(*args, **kwargs)
 
     def begin_head(self, path: str) -> InFlight[Observation]:
         """Begin a HEAD."""
@@ -110,3 +118,18 @@ def test_a_write_without_a_known_etag_is_repeated(store: Forgetful, lake: Namesp
         lake.write("g", b"1")
     store.blind = 0
     assert [found.path for found in lake.list()] == ["f"]
+
+
+def test_content_with_a_failed_write_is_not_stored(store: Forgetful, lake: Namespace) -> None:
+    """The upload for a large content could not begin, and the caller goes on: bytes are missing."""
+    writer = lake.open_writer("f")
+    writer.write(b"one")
+    store.closed = True
+    with pytest.raises(Unavailable):
+        writer.write(bytes(BIG))
+    store.closed = False
+    for proceed in (lambda: writer.write(b"three"), writer.finish, writer.commit):
+        with pytest.raises(ConfigurationError, match=r"a write has failed \(Unavailable"):
+            proceed()
+    writer.abort()
+    assert not list(lake.list()) and not store.paths and not list(store.list_staged())

@@ -830,6 +830,27 @@ def test_finishing_an_aborted_upload_fails(store: LocalStore, root: Path) -> Non
     assert _private(root) == [] and not list(store.list_staged())
 
 
+def test_an_upload_with_a_failed_write_is_not_finished(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full for a moment, and the caller goes on: bytes are missing. It can be aborted."""
+
+    def full(target: Any, block: memoryview) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    writer = store.begin_stage("a")
+    writer.write(b"one")
+    with monkeypatch.context() as patched:
+        patched.setattr("commitlog.stores.local.scratch.write_block", full)
+        with pytest.raises(CommitError, match="No space left"):
+            writer.write(b"two")
+    for proceed in (lambda: writer.write(b"three"), writer.finish):
+        with pytest.raises(ConfigurationError, match=r"a write has failed \(.*No space left"):
+            proceed()
+    writer.abort()
+    assert _private(root) == [] and not list(store.list_staged())
+
+
 def test_a_failing_body_leaves_nothing(store: LocalStore, root: Path) -> None:
     """An error of the caller's file is raised unchanged, and no file is left."""
 

@@ -62,6 +62,39 @@ def test_a_failed_abort_does_not_hide_the_first_error(monkeypatch: pytest.Monkey
         use(None)
 
 
+def test_an_upload_with_a_failed_write_is_not_finished() -> None:
+    """Bytes are missing. It can be aborted."""
+
+    class Full(list[bytes]):
+        def append(self, piece: bytes) -> None:
+            raise MemoryError
+
+    store = MemoryStore()
+    writer: Any = store.begin_stage("a")
+    writer.write(b"one")
+    kept, writer._pieces = writer._pieces, Full(writer._pieces)
+    with pytest.raises(MemoryError):
+        writer.write(b"two")
+    writer._pieces = kept
+    for proceed in (lambda: writer.write(b"three"), writer.finish):
+        with pytest.raises(ConfigurationError, match=r"a write has failed \(MemoryError"):
+            proceed()
+    writer.abort()
+    assert not list(store.list_staged())
+
+
+@pytest.mark.parametrize("data", ["text", 1, memoryview(b"abcd")[::2]])
+def test_a_write_of_something_else_than_bytes_changes_nothing(data: Any) -> None:
+    """It is refused before anything is appended, so the upload can be finished."""
+    store = MemoryStore()
+    with store.begin_stage("a") as writer:
+        writer.write(b"one")
+        with pytest.raises(TypeError):
+            writer.write(data)
+        store.publish(writer.finish())
+    assert store.get("a").data == b"one"
+
+
 def test_a_prefix_does_not_show_its_neighbours() -> None:
     """A store opened on a prefix does not see a sibling whose name begins with the prefix."""
     MemoryStore("memory://neighbours").put("ab/c", b"")
