@@ -7,7 +7,6 @@ mutation is one critical section under one lock.
 from __future__ import annotations
 
 import secrets
-import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -16,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from attrs import define, frozen
 
+from commitlog._util.fork_locks import fork_safe_lock
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     AlreadyExists,
@@ -76,7 +76,7 @@ class _Space:
     """The state that all stores of one name share. `lock` guards all of it."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = fork_safe_lock()
         self.objects: dict[str, _Object] = {}
         self.keys: list[str] = []  # sorted; code point order of str is the byte order of UTF-8
         self.uploads: dict[str, _Upload] = {}
@@ -95,17 +95,15 @@ class _Space:
 # it. Weak, so a name is forgotten with the last store that was opened on it. `tables/memory.py` does the
 # same for tables.
 _spaces: WeakValueDictionary[str, _Space] = WeakValueDictionary()
-_spaces_lock = threading.Lock()
+_spaces_lock = fork_safe_lock()
 
 
 def _space(name: str) -> _Space:
+    new = _Space()
     if not name:
-        return _Space()
+        return new
     with _spaces_lock:
-        space = _spaces.get(name)
-        if space is None:
-            space = _spaces[name] = _Space()
-        return space
+        return _spaces.setdefault(name, new)
 
 
 def _random_word() -> str:
@@ -121,7 +119,8 @@ class MemoryStore(ObjectStore):
         clock: the *store's* clock: dates objects and enforces expiries. The system clock by default.
         new_id: makes etags, upload ids and nonces; each call must return a new text. Random by default.
 
-    Does not survive the process, and is not shared with a forked one: the child has a copy.
+    Does not survive the process, and is not shared with a forked one: the child has a copy of its
+    own, which it may use, as of a moment at which no call was under way.
 
     >>> store = MemoryStore()
     >>> etag = store.put("a/b", b"hello").etag

@@ -1,17 +1,17 @@
 """A table in the memory of this process, for tests and for trying things out.
 
-It keeps every rule of the port, but nothing outlives the process.
+It keeps every rule of the port, but nothing outlives the process. A forked process has a copy.
 """
 
 from __future__ import annotations
 
 import heapq
-import threading
 import zlib
 from collections.abc import Sequence
 from operator import itemgetter
 from weakref import WeakValueDictionary
 
+from commitlog._util.fork_locks import fork_safe_lock
 from commitlog.clock import Clock
 from commitlog.tables.api import (
     TABLE_FORMAT,
@@ -52,7 +52,7 @@ class _Contents:
     """The state that all tables of one name share. `lock` guards all of it."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = fork_safe_lock()
         self.schema: TableSchema | None = None
         self.created = 0.0
         self.items: dict[str, dict[str | None, dict[str, Value]]] = {}
@@ -65,14 +65,15 @@ class _Contents:
 # Module-level state, as in `stores/memory.py`: "memory://name" has to mean the same table wherever in
 # this process it is opened. Weak, so that a table goes with its last user.
 _named: WeakValueDictionary[str, _Contents] = WeakValueDictionary()
-_named_lock = threading.Lock()
+_named_lock = fork_safe_lock()
 
 
 def _contents_of(name: str) -> _Contents:
+    new = _Contents()
     if not name:
-        return _Contents()
+        return new
     with _named_lock:
-        return _named.setdefault(name, _Contents())
+        return _named.setdefault(name, new)
 
 
 class MemoryTable(Table):

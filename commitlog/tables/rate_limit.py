@@ -9,10 +9,10 @@ count with the size that is sent.
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from commitlog._util.fork_locks import fork_safe_lock
 from commitlog._util.request_stats import also_listen_for_retries
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import ConfigurationError, Unavailable
@@ -57,7 +57,7 @@ _SETTLING = 1.0
 
 
 class TokenBucket:
-    """A rate that several threads share. Thread-safe.
+    """A rate that several threads share. Thread-safe. A forked process has a copy with the whole rate.
 
     Units are spent first, and paid for by waiting: no request is delayed before it is sent, because a
     transaction must not be sent late. So in any *t* seconds, at most ``rate × (t + 1)`` units are spent,
@@ -89,7 +89,7 @@ class TokenBucket:
         self._full = self._rate = float(rate)
         self._clock = SystemClock() if clock is None else clock
         self._jitter = random.SystemRandom() if jitter is None else jitter
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._units = 0.0
         self._at = self._reduced = self._clock.monotonic()
 
