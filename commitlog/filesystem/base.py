@@ -168,8 +168,11 @@ class BaseFileSystem(AbstractFileSystem):
         stripped = self._strip_protocol(path)
         if maxdepth is not None or not stripped:
             return super().find(stripped, maxdepth, withdirs, detail, **kwargs)
-        infos = self._locations.walk(stripped)
-        found = {info["name"]: info for info in infos if withdirs or info["type"] == "file"}
+        found: dict[str, Info] = {}
+        for info in self._locations.walk(stripped):
+            # An object of a plain store may have the path of a directory.
+            if info["type"] == "file" or (withdirs and info["name"] not in found):
+                found[info["name"]] = info
         names = sorted(found)
         return {name: found[name] for name in names} if detail else names
 

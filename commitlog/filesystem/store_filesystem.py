@@ -152,6 +152,24 @@ class StoreFileSystem(BaseFileSystem):
         """Raise `NotSupported`: this library makes no URLs for readers without credentials."""
         raise NotSupported(f"{path!r} has no URL for readers without credentials")
 
+    def find(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return all objects below a path, as in fsspec; for an object, the object itself.
+
+        With `withdirs`, objects come in place of directories that have their paths, also at `path`.
+        """
+        found = super().find(path, maxdepth, withdirs, True, **kwargs)
+        top = self._strip_protocol(path)
+        if withdirs and top in found and (itself := self._locations.object_info(top)) is not None:
+            found[top] = itself
+        return found if detail else list(found)
+
     # changes of names
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:

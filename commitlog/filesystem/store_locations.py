@@ -100,6 +100,12 @@ class StoreLocations:
             return directory_info(path)
         raise NotFound(f"there is no object or directory at {path!r}")
 
+    def object_info(self, path: str) -> Info | None:
+        """Return the details of an object, or None if there is none; a directory does not count."""
+        at = self.find(path)
+        info = self._head(at)
+        return None if info is None else _info_of(at.root, info)
+
     def info_or_none(self, path: str) -> Info | None:
         """Return the details of an object or directory, or None if it does not exist."""
         try:

@@ -199,6 +199,30 @@ def test_a_recursive_removal_includes_an_object_with_the_path_of_a_directory(
     assert fs.find(top) == []
 
 
+def test_an_object_with_the_path_of_a_directory_is_not_left_out(
+    memory: tuple[Any, str], tmp_path: Path
+) -> None:
+    """Calls for many take it for an object. A download, which has no place for both, fails."""
+    fs, top = memory
+
+    def both(path: str) -> dict[str, bytes]:
+        return {f"{top}/{path}": b"1", f"{top}/{path}/b": b"2"}
+
+    fs.pipe(both("d/a"))
+    assert fs.find(f"{top}/d/a", withdirs=True) == list(both("d/a"))
+    assert fs.cat(f"{top}/d", recursive=True) == both("d/a")
+    fs.cp(f"{top}/d", f"{top}/e", recursive=True)
+    fs.cp(f"{top}/d/a", f"{top}/f", recursive=True)
+    assert fs.cat(f"{top}/e", recursive=True) == both("e/a")
+    assert fs.cat(f"{top}/f", recursive=True) == both("f")
+    fs.mv(f"{top}/d", f"{top}/g", recursive=True)
+    fs.mv(f"{top}/f", f"{top}/h", recursive=True)
+    moved = {**both("e/a"), f"{top}/first": b"1", **both("g/a"), **both("h")}
+    assert fs.cat(top, recursive=True) == moved
+    with pytest.raises(OSError, match="a"):
+        fs.get(f"{top}/g", str(tmp_path / "local"), recursive=True)
+
+
 def test_a_move_to_the_same_path_changes_nothing(fs: Any, top: str, kind: str) -> None:
     """However the path is spelled: the object is not copied onto itself and then removed."""
     fs.pipe(f"{top}/d/a", b"1")
