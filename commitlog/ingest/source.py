@@ -207,8 +207,9 @@ class Ingest:
         if until.epoch <= begin.epoch:
             return []
         state = self._take(until)
-        # The files of the last epoch are not cleaned yet, unless the query has committed it, too.
-        if self.settings.cleans or until.epoch < state.epoch:
+        # The files of the last epoch were there when this instance planned it. Another one may have
+        # planned it, committed it and cleaned them, while the option was set.
+        if self.settings.cleans or until.epoch < state.epoch or until.epoch != self.planned:
             self._check_not_cleaned(begin, until)
         found: list[Partition] = []
         for epoch in range(begin.epoch + 1, until.epoch + 1):

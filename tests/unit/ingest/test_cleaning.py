@@ -366,6 +366,21 @@ def test_a_checkpoint_before_the_cleaned_epochs_is_refused_without_cleaning_too(
     assert source.partitions(third, end)
 
 
+def test_a_checkpoint_before_the_last_epoch_is_refused_without_cleaning_too() -> None:
+    """The query had committed that epoch, too, and its files are gone."""
+    site = Site(remember="everything")
+    for path in "ab":
+        site.put(path)
+        site.read()
+    first, second = site.checkpoint.log
+    assert site.cleaner.clean() == Cleaned(files=2)
+    site.settings = evolve(site.settings, clean="off")
+    source = site.engine().source
+    assert source.latest_offset(first) == second
+    with pytest.raises(StateMismatch, match="had committed epoch 2"):
+        source.partitions(first, second)
+
+
 def test_a_reset_source_does_not_inherit_commits() -> None:
     """A commit of the earlier source that arrives late says nothing about the new one."""
     site = Site(remember="everything")
