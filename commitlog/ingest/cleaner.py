@@ -142,9 +142,11 @@ class Cleaner:
     def clean(self, *, most: int = CLEAN_FILES) -> Cleaned:
         """Clean up to `most` files whose time has come.
 
-        A file takes two requests, an archived one four. If nothing is due, a step takes four.
+        A file takes two requests, an archived one four. If nothing is due, a step takes four. If files
+        are gone, it takes one more.
 
         Raises:
+            BucketNotFound: the bucket or the directory of the files does not exist.
             NotSupported: the store does not enforce the condition of a delete, or of a copy to an
                 archive. Nothing was removed.
             ConfigurationError: the query would read an archived file.
@@ -171,7 +173,10 @@ class Cleaner:
             files = row.files[first : first + left]
             work = [file for file in files if (file.path, file.etag) not in undelivered]
             counted[_Outcome.KEPT] += len(files) - len(work)
-            counted.update(self._executor.map(carried(self._clean), work))
+            outcomes = list(self._executor.map(carried(self._clean), work))
+            if _Outcome.GONE in outcomes and not counted[_Outcome.GONE]:
+                self._check_input()
+            counted.update(outcomes)
             left -= len(files)
             self._place = (state.born, row.range, first + len(files))
             if self._place[2] < len(row.files):
@@ -263,6 +268,11 @@ class Cleaner:
         except PreconditionFailed:
             return _Outcome.KEPT
         return _Outcome.CLEANED
+
+    def _check_input(self) -> None:
+        """Raise `BucketNotFound` if not only files are gone: a HEAD does not report a missing bucket."""
+        self._store.object_store.check()
+        self._store.object_store.first(self._below + self._settings.prefix)
 
     def _archive(self, path: str, found: ObjectInfo) -> None:
         """Copy the object into the archive, unless the copy exists.

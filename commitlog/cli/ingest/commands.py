@@ -40,7 +40,7 @@ from commitlog.ingest import (
     sources,
 )
 from commitlog.ingest.source_state import SourceState
-from commitlog.urls import parse_store_url
+from commitlog.urls import Url, parse_store_url
 
 if TYPE_CHECKING:
     from commitlog.tables.api import Table
@@ -283,7 +283,10 @@ def clean(connection: Connection, source: str | None, state: str, input: str | N
     settings = _settings(name, metadata)
     if not settings.cleans:
         raise ConfigurationError(f"the query of source {name!r} does not clean: set its cleanSource")
-    url, below = place_to_clean(parse_store_url(_input_url(name, metadata, input)), settings)
+    url = parse_store_url(_input_url(name, metadata, input))
+    if metadata is not None:
+        _check_same_input(name, parse_store_url(metadata.url), url)
+    url, below = place_to_clean(url, settings)
     cleaner = Cleaner(connection.open(url), table, settings, below=below)
     total: Counter[str] = Counter()
     more = True
@@ -401,6 +404,16 @@ def _input_url(source: str, metadata: SourceMetadata | None, input: str | None) 
             f"the state of source {source!r} does not contain the URL of its objects: give --input URL"
         )
     return url
+
+
+def _check_same_input(source: str, known: Url, url: Url) -> None:
+    """Raise `ConfigurationError` if the files of a source would be looked for in another place."""
+    if any(getattr(known, part) != getattr(url, part) for part in ("scheme", "name", "prefix")):
+        raise ConfigurationError(
+            f"the query of source {source!r} reads {known}, and --input is {url}, where its files"
+            " would count as gone; nothing was changed. Leave --input out, or start the query with the"
+            " other URL first"
+        )
 
 
 # -- errors ------------------------------------------------------------------------------------------

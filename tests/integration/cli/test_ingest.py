@@ -36,6 +36,7 @@ from commitlog.ingest.source_metadata import SETTINGS
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Key, Table
 from commitlog.tables.open import open_table
+from commitlog.urls import parse_store_url
 from support.ingest import Checkpoint, Engine
 from support.servers import Ministack
 
@@ -447,3 +448,22 @@ def test_clean_deletes_what_is_due(site: Site) -> None:
     assert site.run("clean", "events").stdout == "0 archived, 0 gone, 0 kept\n"
     with closing(open_store(site.input)) as store:
         assert [info.path for info in store.list()] == ["_old/c", "a", "b"]
+
+
+def test_clean_looks_for_files_only_where_the_query_reads(site: Site, tmp_path: Path) -> None:
+    """In another place, or below a directory that is not mounted, they are not taken for gone."""
+    site.put("a", b"1")
+    site.batch("events", clean="delete", remember="everything")
+    site.batch("events", clean="delete", remember="everything")
+    other = tmp_path / "other"
+    other.mkdir()
+    refused = site.run("clean", "--input", str(other))
+    assert refused.exit_code == 2, refused.output
+    assert f"reads {parse_store_url(site.input)}, and --input is file://{other}" in refused.stderr
+    directory, away = tmp_path / "in", tmp_path / "away"
+    directory.rename(away)
+    assert "is not there" in site.run("clean").stderr
+    away.rename(directory)
+    assert site.lines("clean", "--input", site.input) == [
+        {"source": "events", "files": 1, "gone": 0, "kept": 0}
+    ]

@@ -8,11 +8,18 @@ import pytest
 from attrs import evolve
 
 from commitlog.commit import ConditionalStore
-from commitlog.errors import ConfigurationError, InputUnreadable, NotSupported, StateMismatch
+from commitlog.errors import (
+    BucketNotFound,
+    ConfigurationError,
+    InputUnreadable,
+    NotSupported,
+    StateMismatch,
+)
 from commitlog.ingest import Cleaned, Cleaner, IngestAdmin, IngestSettings, Pinned, Slice, place_to_clean
 from commitlog.ingest.cleaning_queue import Commits
 from commitlog.ingest.quarantine import WANTED
 from commitlog.ingest.rows import epoch_prefix
+from commitlog.stores.api import Observation
 from commitlog.stores.counting_store import CountingStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import ItemPage
@@ -143,6 +150,27 @@ def test_the_delay_begins_with_the_commit() -> None:
     assert site.paths() == ["b"]
     site.clock.advance(100)
     assert site.cleaner.clean() == Cleaned(files=1)
+
+
+def test_files_of_a_missing_bucket_are_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A HEAD does not report it, and a listing does. The files stay queued."""
+
+    def missing(self: Bucket, *args: Any, **options: Any) -> Any:
+        raise BucketNotFound("no such bucket")
+
+    site = Site(remember="everything")
+    for path in "ab":
+        site.put(path)
+    site.read()
+    site.store.delete("a")
+    with monkeypatch.context() as patch:
+        nothing = Observation(info=None, store_time=int(site.clock.epoch()))
+        patch.setattr(Bucket, "begin_head", lambda self, path: lambda: nothing)
+        patch.setattr(Bucket, "list_page", missing)
+        with pytest.raises(BucketNotFound):
+            site.cleaner.clean()
+    assert site.cleaner.clean() == Cleaned(files=1, gone=1)
+    assert site.paths() == []
 
 
 def test_a_newer_version_stays_and_is_read() -> None:
