@@ -29,11 +29,13 @@ from commitlog.commit.mutation import (
 from commitlog.commit.native_committer import NativeCommitter
 from commitlog.commit.probe_cache import ProbeCache, StoredReports
 from commitlog.commit.probe_report import Kind, ProbeReport
+from commitlog.commit.record import MAX_KEY
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import (
     CommitError,
     ConfigurationError,
     Conflict,
+    InvalidPath,
     NotFound,
     NotSupported,
     OutcomeUnknown,
@@ -299,7 +301,7 @@ class ConditionalStore:
                 any, under a lease one that has neither the nonce nor the etag of the source, or that was
                 seen after the lease ended.
         """
-        committer = self._strategy.choose(Operation.COPY, IfAbsent())
+        committer = self._choose(Operation.COPY, IfAbsent(), target)
 
         def send(condition: Condition | None, expiry: RequestExpiry | None) -> PutResult:
             return self.object_store.copy(source, target, condition=condition, expiry=expiry)
@@ -322,7 +324,7 @@ class ConditionalStore:
                 if it was replaced, or if the lease ended before the outcome was seen.
         """
         condition = IfMatch(quoted(etag))
-        committer = self._strategy.choose(Operation.DELETE, condition)
+        committer = self._choose(Operation.DELETE, condition, path)
 
         def send(sent: Condition | None, expiry: RequestExpiry | None) -> None:
             assert not isinstance(sent, IfAbsent)
@@ -389,7 +391,7 @@ class ConditionalStore:
             AlreadyExists: the object exists.
             NotSupported: there is no way to enforce the condition.
         """
-        self._strategy.choose(Operation.PUBLISH if staged else Operation.PUT, IfAbsent())
+        self._choose(Operation.PUBLISH if staged else Operation.PUT, IfAbsent(), path)
         self._look(path, IfAbsent())
 
     def check_delete(self) -> None:
@@ -535,6 +537,17 @@ class ConditionalStore:
             return matching(condition.etag, dialect)
         return IfAbsent(dialect)
 
+    def _choose(self, operation: Operation, condition: Condition, path: str) -> Committer:
+        """Return the committer of a call. Raises `NotSupported` and `InvalidPath`; nothing was sent."""
+        committer = self._strategy.choose(operation, condition)
+        if committer is self._lease and (size := len(self.key(path).encode())) > MAX_KEY:
+            raise InvalidPath(
+                f"the key of {path!r} in its store has {size} bytes, and a lease is possible for at most"
+                f" {MAX_KEY}; nothing was sent. Use a shorter path, or a shorter root of a local store;"
+                " or let the store enforce the condition, without a table"
+            )
+        return committer
+
     def _put(
         self,
         path: str,
@@ -547,7 +560,7 @@ class ConditionalStore:
         small, rest = split_body(data, STAGE_ABOVE)
         if rest is not None:
             return self._put_large(path, chain((small,), chunks(rest)), condition, marked, content_type)
-        committer = self._strategy.choose(Operation.PUT, condition)
+        committer = self._choose(Operation.PUT, condition, path)
         if committer is self._lease and len(small) > self._settings.largest_body:
             return self._put_large(path, chunks(small), condition, marked, content_type)
 
@@ -570,7 +583,7 @@ class ConditionalStore:
         content_type: str | None,
     ) -> PutResult:
         # What cannot succeed is refused before anything is uploaded.
-        self._strategy.choose(Operation.PUBLISH, condition)
+        self._choose(Operation.PUBLISH, condition, path)
         self._look(path, condition)
         with self.object_store.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
             for piece in pieces:
@@ -604,7 +617,7 @@ class ConditionalStore:
             raise contradiction(path, condition, info)
 
     def _publish(self, staged: Staged, condition: Condition) -> PutResult:
-        committer = self._strategy.choose(Operation.PUBLISH, condition)
+        committer = self._choose(Operation.PUBLISH, condition, staged.path)
 
         def send(sent: Condition | None, expiry: RequestExpiry | None) -> PutResult:
             return self.object_store.publish(staged, condition=sent, expiry=expiry)

@@ -21,6 +21,7 @@ from commitlog.errors import (
     ConfigurationError,
     Conflict,
     CorruptRecord,
+    InvalidPath,
     LeaseTimeout,
     NotFound,
     OutcomeUnknown,
@@ -30,6 +31,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.stores.api import NONCE, Observation, Staged
+from commitlog.stores.memory import MemoryStore
 from commitlog.stores.s3.xml import complete_body
 from commitlog.tables.api import Absent
 from support.commit import (
@@ -108,6 +110,18 @@ def test_a_failing_table_leaves_the_object_unchanged(world: World) -> None:
     with pytest.raises(AccessDenied):
         world.client.put_if_absent("a", b"mine")
     assert "put" not in world.script.log
+
+
+@pytest.mark.parametrize("size", [1, 200_000, 9 * MIB])
+def test_a_key_that_no_record_can_have_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """A local store has the absolute path of a file as its key, and may be deep in the file system."""
+    monkeypatch.setattr(MemoryStore, "key", lambda self, path: "é" * 1024 + path)
+    with pytest.raises(InvalidPath, match=r"has 2049 bytes.*at most 2048; nothing was sent"):
+        world.client.put_if_absent("a", bytes(size))
+    assert world.script.log == []
+    assert not list(world.objects.list_staged())
 
 
 # -- rule 2: HEAD contradicts ----------------------------------------------------------------------
