@@ -331,11 +331,6 @@ class JobCommitter:
             job = _overwriting(running, files)
             staged = _staged(running, files)
             output.commit(_with_partitions(job, staged), staged, foreign=_foreign(running))
-        except PublishIncomplete as error:
-            if error.__cause__ is None or isinstance(error.__cause__, CommitError):
-                raise
-            # An unexpected error, such as a lack of memory, came after the commit point: try once more.
-            output.resolve(running.job)
         except JobAlreadyCommitted:
             if output.resolve(running.job) is None and running.options.job.on_duplicate == "error":
                 raise
@@ -343,7 +338,9 @@ class JobCommitter:
             # The log has the outcome of this call, or of an earlier one whose answer was lost. An error
             # of another kind, such as a lack of memory, may come after the commit point.
             unknown = not isinstance(error, CommitError) or isinstance(error, OutcomeUnknown)
-            if not (request.get("again") or unknown):
+            cause = error.__cause__
+            tried = isinstance(error, PublishIncomplete) and isinstance(cause, CommitError | None)
+            if tried or not (request.get("again") or unknown):
                 raise
             try:
                 record = output.resolve(running.job)

@@ -318,6 +318,29 @@ def test_an_unexpected_error_of_the_publishing_is_settled_by_the_log(
     assert rows(place) == ["a"]
 
 
+def test_a_failed_settling_of_the_publishing_leaves_the_outcome_unknown(
+    place: Directory, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of the log does not say that nothing happened: the job is committed."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def down(*_: Any) -> None:
+        raise Unavailable("the store is down")
+
+    jobs = new_agent()
+    job = Driver.begin(jobs, place)
+    job.write("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Publisher, "publish", fail)
+        patch.setattr(Output, "resolve", down)
+        with pytest.raises(OutcomeUnknown, match="the store is down"):
+            jobs.commit(job.request())
+    assert jobs.commit(job.request(again=True)) == {}
+    assert rows(place) == ["a"]
+
+
 @BOTH
 def test_a_duplicate_is_refused_or_skipped(
     place: Directory, new_agent: NewAgent, visibility: str
