@@ -29,10 +29,10 @@ DIALECT_OPTIONS = (
 class Dialect:
     r"""The special characters of a line. The defaults are Spark's.
 
-    A field that begins with a quote ends with a quote; spaces and tabs may follow. Between the quotes, a
-    doubled quote is one quote (RFC 4180), and so is a quote after an escape character. A doubled escape
-    character is one escape character; before any other character, an escape character is literal. In
-    fields without quotes, quotes and escape characters are literal.
+    A field that begins with a quote ends with a quote; spaces and tabs may follow, except a separator.
+    Between the quotes, a doubled quote is one quote (RFC 4180), and so is a quote after an escape
+    character. A doubled escape character is one escape character; before any other character, an escape
+    character is literal. In fields without quotes, quotes and escape characters are literal.
 
     Attributes:
         separator: the separator between fields, of one or more characters.
@@ -83,7 +83,7 @@ class Dialect:
     @_field.default
     def _make_field(self) -> re.Pattern[str]:
         begin, inside, quote, bare, separator = self._patterns()
-        quoted = f"{begin}({inside}){quote}[ \\t]*"
+        quoted = f"{begin}({inside}){quote}{self._blanks()}"
         return re.compile(f"(?:{quoted}|(?!{begin})({bare}))({separator}|\\Z)", re.DOTALL)
 
     @_open.default
@@ -116,7 +116,11 @@ class Dialect:
         inside = f"(?:[^{quote}]|{quote}{quote})*+"
         if self.escapes:
             inside = f"(?:[^{quote}{escape}]|{quote}{quote}|{escape}.)*+"
-        return ("[ \\t]*" if self.trim_left else "") + quote, inside, quote, bare, separator
+        return (self._blanks() if self.trim_left else "") + quote, inside, quote, bare, separator
+
+    def _blanks(self) -> str:
+        """Return the pattern of spaces and tabs before a quoted field or after it."""
+        return f"(?:(?!{re.escape(self.separator)})[ \\t])*"
 
     @property
     def escapes(self) -> bool:

@@ -200,6 +200,31 @@ def test_options_set_the_dialect(
 
 
 @pytest.mark.parametrize(
+    ("line", "options", "expected"),
+    [
+        ('"a"\t', {"sep": "\\t"}, ("a", None)),
+        ('"a" \t"b" ', {"sep": "\t"}, ("a", "b")),
+        ('\t"b"', {"sep": "\t", "ignoreLeadingWhiteSpace": "true"}, (None, "b")),
+        ('"a" ', {"sep": " "}, ("a", None)),
+        ('"a"\t, "b"', {"sep": ", "}, ("a", "b")),
+    ],
+)
+def test_white_space_that_separates_fields_is_not_skipped(
+    monkeypatch: pytest.MonkeyPatch, line: str, options: dict[str, str], expected: Any
+) -> None:
+    """Beside quotes, only other spaces and tabs are left out."""
+    assert both(monkeypatch, line.encode(), **options) == [expected]
+
+
+@pytest.mark.parametrize("few", [1, 1000])
+def test_an_empty_field_after_a_quoted_one_counts(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """A line with more fields than columns is not valid, though they are separated by tabs."""
+    monkeypatch.setattr(parser, "FEW", few)
+    with pytest.raises(InputUnreadable, match="it has 3 fields, and there are 2 columns"):
+        values(b'"a"\t\tb', sep="\t")
+
+
+@pytest.mark.parametrize(
     ("options", "named"),
     [
         ({"quote": "''"}, "option quote is \"''\": give one character"),
