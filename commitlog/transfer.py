@@ -465,27 +465,45 @@ def link_files(
 ) -> list[Status | CommitError | None]:
     """Make files of stored content; return the status or the error of each, and None for None.
 
-    The files of a namespace are made in few transactions; see `Namespace.link_many`.
+    The files of a namespace are made in few transactions; see `Namespace.link_many`. A file with the
+    path of an earlier one is made after it.
     """
-    made = {
-        namespace: namespace.link_many(
-            found, overwrite=overwrite, parents=parents, executor=executor, atomic=False
+    made: list[Status | CommitError | None] = [None] * len(files)
+    first: dict[Namespace, dict[str, tuple[int, Data]]] = defaultdict(dict)
+    later: list[int] = []
+    for number, file in enumerate(files):
+        if file is None:
+            continue
+        group = first[file.target.namespace]
+        if file.target.path in group:
+            later.append(number)
+        else:
+            group[file.target.path] = number, file.data
+    for namespace, group in first.items():
+        found = namespace.link_many(
+            {path: data for path, (_, data) in group.items()},
+            overwrite=overwrite,
+            parents=parents,
+            executor=executor,
+            atomic=False,
         )
-        for namespace, found in _by_namespace(files).items()
-    }
-    return [None if file is None else made[file.target.namespace][file.target.path] for file in files]
+        for path, (number, _) in group.items():
+            made[number] = found[path]
+    if later:
+        rest = link_files(
+            [files[number] for number in later], executor, overwrite=overwrite, parents=parents
+        )
+        for number, outcome in zip(later, rest, strict=True):
+            made[number] = outcome
+    return made
 
 
 def drop_files(files: Sequence[StoredFile | None]) -> None:
     """Remove stored content that no file will use. Errors are ignored: invisible objects remain."""
-    for namespace, found in _by_namespace(files).items():
-        with contextlib.suppress(CommitError, OSError):
-            namespace.store.delete_many([data.path for data in found.values()])
-
-
-def _by_namespace(files: Iterable[StoredFile | None]) -> dict[Namespace, dict[str, Data]]:
-    found: dict[Namespace, dict[str, Data]] = defaultdict(dict)
+    unused: dict[Namespace, list[str]] = defaultdict(list)
     for file in files:
         if file is not None:
-            found[file.target.namespace][file.target.path] = file.data
-    return found
+            unused[file.target.namespace].append(file.data.path)
+    for namespace, paths in unused.items():
+        with contextlib.suppress(CommitError, OSError):
+            namespace.store.delete_many(paths)

@@ -265,6 +265,20 @@ def test_stored_files_are_linked(namespace: Namespace, executor: Executor) -> No
     assert isinstance(refused, AlreadyExists)
 
 
+def test_two_files_with_one_path_are_made_in_their_order(
+    namespace: Namespace, executor: Executor
+) -> None:
+    """The second one is refused, or replaces the first; no content is left without a file."""
+    pair = [store(namespace, "a"), store(namespace, "a")]
+    first, refused = link_files(pair, executor, overwrite=False)
+    assert isinstance(first, Status) and isinstance(refused, AlreadyExists)
+    assert first.data is not None
+    assert [info.path for info in objects_in(namespace.store)] == [first.data.path]
+    old, new = link_files([store(namespace, "a"), store(namespace, "a")], executor)
+    assert isinstance(old, Status) and isinstance(new, Status)
+    assert namespace.stat("a").data == new.data != old.data
+
+
 def test_files_of_several_namespaces_are_linked(namespace: Namespace, executor: Executor) -> None:
     """One call links them, with one transaction for each namespace."""
     url = "memory://files-of-several-namespaces"
@@ -277,7 +291,7 @@ def test_files_of_several_namespaces_are_linked(namespace: Namespace, executor: 
 def test_unused_content_is_removed(namespace: Namespace) -> None:
     """Content that no file will use is removed from the store."""
     before = objects_in(namespace.store)
-    drop_files([store(namespace, "a"), None, store(namespace, "b")])
+    drop_files([store(namespace, "a"), None, store(namespace, "b"), store(namespace, "b")])
     assert objects_in(namespace.store) == before
 
 
