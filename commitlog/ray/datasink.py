@@ -143,7 +143,10 @@ class CommitlogDatasink(Datasink[_Files]):
 
     def on_write_failed(self, error: Exception) -> None:
         """Exclude the attempt and drop its files, on the driver, unless it is committed."""
-        # Closed with an error, the supervision aborts the job, and raises that error again.
+        self._stop(error)
+
+    def _stop(self, error: BaseException) -> None:
+        """End the supervision with an error: it aborts the job, and sends no more heartbeats."""
         self._supervision.__exit__(type(error), error, error.__traceback__)
 
     def _columns(self, schema: Any) -> pa.Schema | None:
@@ -171,7 +174,11 @@ def write_commitlog(ds: Dataset, url: str, **arguments: Any) -> CommitRecord:
     sink = CommitlogDatasink(url, **arguments)
     if arguments.get("on_duplicate") == "skip" and (record := sink.committed()) is not None:
         return record
-    ds.write_datasink(sink)
+    try:
+        ds.write_datasink(sink)
+    except BaseException as error:
+        sink._stop(error)  # Ray calls `on_write_failed` for an `Exception`, but not for an interrupt
+        raise
     assert sink.record is not None
     return sink.record
 
