@@ -5,6 +5,7 @@ Imports the commands only once it is ready for signals, for that takes the longe
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -16,8 +17,11 @@ def main() -> None:
     """Run the command that the arguments name, and exit with its status.
 
     SIGTERM and SIGHUP end the command as Ctrl-C does: it undoes the changes that can be undone. A signal
-    that was ignored when the process started, as under nohup(1), stays ignored.
+    that was ignored when the process started, as under nohup(1), stays ignored. If standard error is
+    closed, messages are dropped.
     """
+    if sys.stderr is None:  # the next opened file would get its number
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _interrupt)

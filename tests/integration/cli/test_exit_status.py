@@ -104,6 +104,19 @@ def test_closed_standard_output_is_an_error() -> None:
     assert (done.returncode, done.stderr) == (1, "commitlog: standard output is closed\n")
 
 
+def test_a_command_runs_without_standard_error(tmp_path: Path) -> None:
+    """Nothing else is opened in its place, and the exit status is that of the command."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").write_text("1")
+    (tmp_path / "out").mkdir()
+    command = [sys.executable, "-m", "commitlog", "cp", "-r", f"{tmp_path}/a", f"{tmp_path}/out/a"]
+    done = subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", *command], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "out" / "a" / "b").read_text() == "1"
+    command[-2] = f"{tmp_path}/none"
+    assert subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", *command]).returncode == 1
+
+
 def test_no_error_has_the_status_of_success() -> None:
     """This holds for every error of the library."""
     for name in errors.__all__:
