@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -167,8 +168,12 @@ def with_progress_bar(body: BinaryIO, size: int | None, label: str) -> Iterator[
 def atomic_file(file: str, *, absent: bool) -> Iterator[BinaryIO]:
     """Open a local file for writing. It appears when it is complete, and not after an error.
 
-    With `absent`, raises `AlreadyExists` if `file` exists.
+    With `absent`, raises `AlreadyExists` if `file` exists. Otherwise raises `FileExistsError` if it is a
+    directory, a device or a pipe.
     """
+    if not absent and os.path.exists(file) and not os.path.isfile(file):
+        reason = "it is not a regular file, which could be replaced ('-' is standard output)"
+        raise FileExistsError(errno.EEXIST, reason, file)
     partial = f"{file}.{secrets.token_hex(4)}.part"
     try:
         with open(partial, "xb") as target:

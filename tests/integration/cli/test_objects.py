@@ -188,6 +188,21 @@ def test_a_failed_get_leaves_no_partial_file(base: str, tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 
 
+def test_get_does_not_replace_a_pipe_or_a_device(base: str, tmp_path: Path) -> None:
+    """Not even a link to one; the message says what to write instead."""
+    etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
+    os.mkfifo(tmp_path / "pipe")
+    Path(tmp_path, "null").symlink_to("/dev/null")
+    for name in ("pipe", "null"):
+        done = run("get", f"{base}/a", f"{tmp_path}/{name}")
+        assert done.exit_code == 1
+        assert f"{tmp_path}/{name}: it is not a regular file" in done.stderr
+        assert "'-' is standard output" in done.stderr
+    assert Path(tmp_path, "pipe").is_fifo()
+    assert Path(tmp_path, "null").is_symlink()
+    assert not list(tmp_path.glob("*.part"))
+
+
 def test_a_replacement_while_reading_is_an_error(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of two versions are never mixed: the status is 3."""
     etag_of(run("put", "-", f"{base}/a", stdin=b"x" * (BLOCK_SIZE + 1)))
