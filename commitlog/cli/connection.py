@@ -110,9 +110,13 @@ class Connection:
 
     def open_store(self, url: str) -> ObjectStore:
         """Open a store for reading. This sends no request."""
+        return _close_at_end(self.open_input(url))
+
+    def open_input(self, url: str) -> ObjectStore:
+        """Open a store for reading, which the caller closes. This sends no request."""
         from commitlog.stores.open import open_store
 
-        return _close_at_end(open_store(self._complete(parse_store_url(url))))
+        return open_store(self._complete(parse_store_url(url)))
 
     def open(self, store: Url) -> ConditionalStore:
         """Open a store for conditional writes. This sends no request.

@@ -217,7 +217,7 @@ def _look_at_all(
     for target in targets:
         try:
             report = look(
-                target.open(), url=target.url, settings=settings, open_input=connection.open_store
+                target.open(), url=target.url, settings=settings, open_input=connection.open_input
             )
         except (CommitError, OSError) as error:
             looks.failed[target.url] = message_of(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 from pathlib import Path
@@ -14,6 +15,7 @@ import commitlog
 import commitlog.cli.status
 from commitlog.cli import main
 from commitlog.outputs import Output
+from commitlog.stores.local.store import LocalStore
 from commitlog.testing import ManualClock
 from support.outputs import add_job, stage_some
 from support.servers import Ministack
@@ -147,6 +149,23 @@ def test_watch(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 130
     attempts = [len(json.loads(line)["attempts"]) for line in done.stdout.splitlines()]
     assert attempts == [0, 1, 2]
+
+
+def test_watch_keeps_no_store_of_an_input(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look opens the input of a source, and nothing of it is left after the look."""
+    alive: list[int] = []
+
+    class Clock(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            gc.collect()
+            alive.append(sum(isinstance(each, LocalStore) for each in gc.get_objects()))
+            if len(alive) == 5:
+                raise KeyboardInterrupt
+            super().sleep(seconds)
+
+    monkeypatch.setattr(commitlog.cli.status, "SystemClock", Clock)
+    assert site.run(site.ingest, "--watch", "30", "--json").exit_code == 130
+    assert len(set(alive)) == 1
 
 
 @pytest.mark.servers
