@@ -28,7 +28,7 @@ from commitlog.cli.parameters import DURATION
 from commitlog.cli.urls import Location, refuse_secrets, split, split_directory
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, CorruptRecord
-from commitlog.urls import Url, parse_store_url, parse_table_url
+from commitlog.urls import Url, bucket_of, parse_store_url, parse_table_url
 
 if TYPE_CHECKING:
     from commitlog.commit import ConditionalStore, ProbeReport
@@ -135,6 +135,10 @@ class Connection:
         # A report that describes neither is passed to both, which refuse it.
         reports = [probe_report if each or not any(described) else None for each in described]
         return self._open(one, reports[0]), self._open(other, reports[1])
+
+    def is_same_store(self, one: Url, other: Url) -> bool:
+        """Return whether two URLs are of one store, with the same options or not."""
+        return bucket_of(str(self._with_options(one))) == bucket_of(str(self._with_options(other)))
 
     def namespace(self, name: str) -> Namespace:
         """Open an existing namespace. The same name returns the same instance."""

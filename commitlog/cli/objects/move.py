@@ -151,11 +151,12 @@ def _run(
     if recursive:
         source = directory_location(connection, source_url, allow_root=action == "copy")
         target = directory_location(connection, target_url, allow_root=True)
-        _check_apart(source, target)
     else:
         source, target = connection.locate(source_url), connection.locate(target_url)
-        if source == target:
-            raise ConfigurationError(f"source and target are the same object: {source.url}")
+    # A copy in place may give an object other options, such as a storage class. A move would remove it.
+    in_place = action == "copy" and source.path == target.path and source.store != target.store
+    if connection.is_same_store(source.store, target.store) and not in_place:
+        _check_apart(source, target, recursive=recursive)
     source_store, target_store = connection.open_both(source.store, target.store)
 
     def run(route: _Route) -> tuple[_Route, PutResult | None]:
@@ -240,8 +241,9 @@ def _check_removable(route: _Route) -> None:
         ) from error
 
 
-def _check_apart(source: Location, target: Location) -> None:
-    if source.store == target.store and (
-        source.path.startswith(target.path) or target.path.startswith(source.path)
-    ):
+def _check_apart(source: Location, target: Location, *, recursive: bool) -> None:
+    """Raise `ConfigurationError` if two locations in a store are the same, or one contains the other."""
+    if not recursive and source.path == target.path:
+        raise ConfigurationError(f"source and target are the same object: {source.url}")
+    if recursive and (source.path.startswith(target.path) or target.path.startswith(source.path)):
         raise ConfigurationError(f"one of {source.url} and {target.url} contains the other")

@@ -99,6 +99,24 @@ def test_copy_and_move_with_leases(shell: Shell) -> None:
     assert listed == [f"{shell.bucket}/mv/b", f"{shell.bucket}/mv/c"]
 
 
+def test_an_object_is_not_moved_onto_itself_by_another_url(shell: Shell) -> None:
+    """Options such as a storage class do not make it another object, which could be removed."""
+    bucket, options = shell.bucket, f"?endpoint_url={shell.server.endpoint_url}/&tagging=a=b"
+    assert shell.run("put", "-", f"{bucket}/self/a", stdin=b"1").exit_code == 0
+    for words in (
+        ("mv", f"{bucket}/self/a", f"{bucket}/self/a{options}"),
+        ("mv", "-r", f"{bucket}/self", f"{bucket}/self{options}"),
+        ("mv", "-r", f"{bucket}/self", f"{bucket}/self/deep{options}"),
+        ("cp", "-r", f"{bucket}/self", f"{bucket}/self/deep{options}"),
+    ):
+        done = shell.run(*words, "--commit", "native")
+        assert done.exit_code == 2, done.output
+    assert shell.run("ls", "-R", f"{bucket}/self/").stdout.split() == [f"{bucket}/self/a"]
+    done = shell.run("cp", f"{bucket}/self/a", f"{bucket}/self/a{options}")
+    assert done.exit_code == 0, done.output
+    assert shell.run("cat", f"{bucket}/self/a").stdout == "1"
+
+
 def test_probe_reports_ignored_preconditions(shell: Shell) -> None:
     """This server ignores the precondition of a copy. The probe leaves no object."""
     done = shell.run("probe", f"{shell.bucket}/scratch", "--only", "copy-if-absent", "--json")
