@@ -168,7 +168,7 @@ class _UnsupportedError(Exception):
 def _type(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
     """Return the type for a parsed schema; `inside` has the names of the records that contain it."""
     if isinstance(schema, list):
-        return _union([_type(each, named, inside) for each in schema if each != "null"])
+        return _union([_type(each, named, inside) for each in schema])
     if isinstance(schema, str):
         if schema in _SIMPLE:
             return _SIMPLE[schema]
@@ -199,11 +199,11 @@ def _decimal(precision: int, scale: int) -> pa.DataType:
 
 
 def _union(kinds: list[pa.DataType]) -> pa.DataType:
-    found = set(kinds)
+    found = set(kinds) - {pa.null()}
     if not found:
         return pa.null()
     if len(found) == 1:
-        return kinds[0]
+        return found.pop()
     for numbers in ({pa.int32(), pa.int64()}, {pa.float32(), pa.float64()}):
         if found == numbers:
             return max(found, key=lambda kind: int(kind.bit_width))

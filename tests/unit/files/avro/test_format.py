@@ -149,6 +149,7 @@ def test_types_are_those_of_spark() -> None:
         ("first", point, pa.struct([("x", pa.int32())]), {"x": 1}, None),
         ("again", ["null", "n.point"], pa.struct([("x", pa.int32())]), {"x": 2}, None),
         ("wide", ["int", "long"], pa.int64(), 2**40, 2**40),
+        ("spelled", [{"type": "null"}, "int"], pa.int32(), 2, 2),
         ("wider", ["null", "float", "double"], pa.float64(), 0.1, 0.1),
         ("none", "null", pa.null(), None, None),
         ("only", ["string"], pa.string(), "x", "x"),
