@@ -147,6 +147,7 @@ class _Target:
         self.url = without_credentials(url)
         self._argument = url
         self._connection = connection
+        self._leases: Table | None = None
         self._opened: Output | Namespace | Table | None = None
 
     def open(self) -> Output | Namespace | Table:
@@ -173,7 +174,9 @@ class _Target:
         from commitlog.commit.record import LEASE_SCHEMA
         from commitlog.ingest import INGEST_SCHEMA
 
-        leases = self._connection.open_table(self._argument, LEASE_SCHEMA)
+        if self._leases is None:  # an earlier look may have failed
+            self._leases = self._connection.open_table(self._argument, LEASE_SCHEMA)
+        leases = self._leases
         self.url = leases.url
         try:
             keys = leases.describe().schema.key_names

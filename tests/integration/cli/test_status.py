@@ -14,8 +14,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 import commitlog
 import commitlog.cli.status
 from commitlog.cli import main
+from commitlog.cli.connection import Connection
 from commitlog.outputs import Output
 from commitlog.stores.local.store import LocalStore
+from commitlog.tables.api import Table, TableSchema
 from commitlog.testing import ManualClock
 from support.outputs import add_job, stage_some
 from support.servers import Ministack
@@ -166,6 +168,34 @@ def test_watch_keeps_no_store_of_an_input(site: Site, monkeypatch: pytest.Monkey
     monkeypatch.setattr(commitlog.cli.status, "SystemClock", Clock)
     assert site.run(site.ingest, "--watch", "30", "--json").exit_code == 130
     assert len(set(alive)) == 1
+
+
+def test_watch_opens_a_missing_table_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look fails, until the table is there."""
+    opened: list[str] = []
+    real = Connection.open_table
+
+    def open_table(self: Connection, url: str, schema: TableSchema) -> Table:
+        opened.append(url)
+        return real(self, url, schema)
+
+    class Clock(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            if self.monotonic() >= 90:
+                raise KeyboardInterrupt
+            if self.monotonic() >= 60:
+                assert CliRunner().invoke(main, ["table", "create", missing]).exit_code == 0
+                opened.pop()
+            super().sleep(seconds)
+
+    missing = f"sqlite://{site.root}/missing.db"
+    monkeypatch.setattr(commitlog.cli.status, "SystemClock", Clock)
+    monkeypatch.setattr(Connection, "open_table", open_table)
+    done = site.run(missing, "--watch", "30", "--json")
+    assert done.exit_code == 130
+    assert done.stderr.count("TableNotFound") == 3
+    assert json.loads(done.stdout)["kind"] == "leases"
+    assert opened == [missing]
 
 
 @pytest.mark.servers
