@@ -116,7 +116,12 @@ class CommitlogDatasink(Datasink[_Files]):
         return self._writer.committed()
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
-        """Begin the job, on the driver, before the first task."""
+        """Begin the job, on the driver, before the first task.
+
+        Raises `ConfigurationError` for a second write, after one that was committed.
+        """
+        if self.record is not None:
+            raise _used()
         begun = self._writer.begin_or_find(self._columns(schema))
         if isinstance(begun, CommitRecord):
             self.record = begun
@@ -129,7 +134,7 @@ class CommitlogDatasink(Datasink[_Files]):
         if self.record is not None:
             return ()
         if self._begun is None:
-            raise ConfigurationError("a datasink is for one write: make another one")
+            raise _used()
         return self._writer.stage(self._begun, ctx.task_idx, _batches(blocks))
 
     def on_write_complete(self, write_result: WriteResult[_Files]) -> None:
@@ -191,6 +196,10 @@ def _batches(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
             raise NotSupported(f"rows cannot be written: {error}") from error
         if table.num_rows:
             yield from table.combine_chunks().to_batches()
+
+
+def _used() -> ConfigurationError:
+    return ConfigurationError("a datasink is for one write: make another one")
 
 
 def _of_pandas(kind: Any) -> pa.DataType:

@@ -138,12 +138,13 @@ def test_killed_workers(tmp_path: Path, step: str) -> None:
 
 
 def test_a_datasink_is_for_one_write(tmp_path: Path) -> None:
-    """A second write with it adds nothing."""
+    """A second write with it is refused."""
     with pytest.raises(ConfigurationError, match="more than 0"):
         CommitlogDatasink(str(tmp_path), heartbeat=0)
     sink = CommitlogDatasink(str(tmp_path / "out"))
     numbers(2).write_datasink(sink)
-    numbers(2).write_datasink(sink)
+    with pytest.raises(ConfigurationError, match="make another one"):
+        numbers(2).write_datasink(sink)
     assert values(tmp_path / "out") == [0, 1]
 
 
