@@ -152,8 +152,7 @@ def print_error(
         status: the exit status, if it differs from that of `error`.
         json: whether to print JSON; by default, if the command has --json.
     """
-    if what is not None and "://" in what and not what.startswith("commitlog://"):
-        what = without_credentials(what)
+    what = what and _without_credentials(what)
     is_error = isinstance(error, BaseException)
     message = message_of(error) if isinstance(error, BaseException) else printable(error)
     if wants_json() if json is None else json:
@@ -195,6 +194,12 @@ def status_of(error: BaseException) -> Exit:
     return Exit.FAILED
 
 
+def _without_credentials(name: str) -> str:
+    """Return a name from the command line without the credentials that it has if it is a URL."""
+    is_url = "://" in name and not name.startswith("commitlog://")
+    return without_credentials(name) if is_url else name
+
+
 def message_of(error: BaseException) -> str:
     """Return one line that says what went wrong, without a traceback.
 
@@ -215,7 +220,7 @@ def message_of(error: BaseException) -> str:
         case KeyboardInterrupt() | click.Abort():
             text = "interrupted; a write in progress may or may not have happened"
         case OSError(strerror=str(reason)):
-            text = f"{error.filename}: {reason}" if error.filename else reason
+            text = f"{_without_credentials(str(error.filename))}: {reason}" if error.filename else reason
         case _:
             # A JVM puts its stack into the message.
             reason = str(error).partition("\n\tat ")[0]

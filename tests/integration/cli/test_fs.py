@@ -1081,6 +1081,12 @@ def test_wrong_usage_has_status_2(desk: Desk, words: list[str]) -> None:
     desk.refused(2, *words)
 
 
+def test_a_store_in_place_of_a_local_file_does_not_exist(desk: Desk) -> None:
+    """The message has the name of the file, without the credentials in it."""
+    error = desk.refused(1, "fs", "put", "s3://bucket/a?secret_access_key=geheim", f"{URL}/a")
+    assert error == "commitlog: s3://bucket/a: No such file or directory\n"
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_shown_only_on_terminals(desk: Desk, here: Path, terminal: bool) -> None:
     """Long work shows its progress on a terminal, and nowhere else."""
