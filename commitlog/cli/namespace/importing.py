@@ -137,8 +137,8 @@ def prefix_in(namespace: Namespace, url: str) -> str:
     endpoint = source.options.get("endpoint_url", store.options.get("endpoint_url"))
     if source.scheme == "file":
         directory, top = os.path.realpath(source.name), os.path.realpath(store.name)
-        below = os.path.relpath(directory, top)
-        path = None if below.split(os.sep, 1)[0] == os.pardir else below.removeprefix(os.curdir)
+        below = "" if directory == top else os.path.relpath(directory, top)
+        path = None if below.split(os.sep, 1)[0] == os.pardir else below
     else:
         same = (source.name, endpoint) == (store.name, store.options.get("endpoint_url"))
         within = f"{source.prefix}/".startswith(f"{store.prefix}/") or not store.prefix

@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
+from commitlog import connect
 from commitlog.cli import main
 from commitlog.cli.namespace.importing import prefix_in
 from commitlog.clock import SystemClock
@@ -437,6 +438,19 @@ def test_import_makes_files_in_place(lake: Desk) -> None:
     assert (third["updated"], third["known"]) == (1, 1)
     [all_of_it] = lake.lines("namespace", "import", lake.store, f"{URL}/all")
     assert all_of_it["files"] == 3
+
+
+def test_a_directory_whose_name_begins_with_dots_is_imported(lake: Desk) -> None:
+    """It is not taken for the directory whose name lacks a dot, nor is that of a binding."""
+    with connect(lake.store) as store:
+        for path in (".old/a", "old/b", "..old/c", ".old/d/e"):
+            store.put(path, b"1")
+    lake.ok("namespace", "import", f"{lake.store}/.old", f"{URL}/one")
+    lake.ok("namespace", "import", f"{lake.store}/..old", f"{URL}/two")
+    lake.ok("namespace", "import", f"{lake.store}/.old/d", f"{URL}/three")
+    assert lake.tree().keys() == {"one", "one/a", "one/d", "one/d/e", "two", "two/c", "three", "three/e"}
+    [bound] = lake.lines("namespace", "bind", f"{lake.store}/.old", f"{URL}/bound")
+    assert bound["bound_to"] == ".old/"
 
 
 def test_a_failed_import_can_be_resumed(lake: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
