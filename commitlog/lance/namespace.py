@@ -335,8 +335,8 @@ class CommitlogNamespace(LanceNamespace):
         names = _names(fields)
         if (fields.get("mode") or "create").lower() != "create":
             raise UnsupportedOperationError("only mode Create: deregister the other table first")
-        location = fields["location"].rstrip("/").removeprefix(f"{self._storage.root}/")
         with _translated(names, exists=TableAlreadyExistsError, missing=NamespaceNotFoundError):
+            location = self._storage.location(fields["location"])
             if "://" in location or location.startswith("/"):
                 raise ConfigurationError(f"a table has to be below {self._storage.root}")
             if TableVersions(self._store, location).latest() is None:

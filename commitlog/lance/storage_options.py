@@ -12,7 +12,7 @@ from typing import Final
 from commitlog.aws import AwsOptions, AwsSession, Boto3Client, Boto3Session
 from commitlog.clock import Clock
 from commitlog.errors import ConfigurationError
-from commitlog.urls import Url
+from commitlog.urls import Url, parse_store_url
 
 __all__ = ["LanceStorage"]
 
@@ -65,6 +65,15 @@ class LanceStorage:
     def uri(self, location: str) -> str:
         """Return the URI of a table's directory."""
         return f"{self.root}/{location}"
+
+    def location(self, uri: str) -> str:
+        """Return the path of a table's directory in the store, from its URI or that path itself.
+
+        For a directory outside of the store, it is still a URI or an absolute path.
+        """
+        if self._url.scheme == "file" and uri.startswith("file:"):
+            uri = parse_store_url(uri).name
+        return uri.rstrip("/").removeprefix(f"{self.root}/")
 
     def options(self) -> dict[str, str]:
         """Return the options for Lance, with credentials that are valid now.

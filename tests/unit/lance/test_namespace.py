@@ -169,6 +169,10 @@ def test_an_existing_dataset_is_registered(namespace: CommitlogNamespace, tmp_pa
     uri = str(tmp_path / "a lake/old.lance")
     lance.write_dataset(ROWS, uri)
     register = protocol.RegisterTableRequest(id=["old"], location=uri)
+    for same in (Path(uri).as_uri(), "old.lance/", uri):
+        again = protocol.RegisterTableRequest(id=["same"], location=same)
+        assert namespace.register_table(again).location == uri
+        namespace.deregister_table(protocol.DeregisterTableRequest(id=["same"]))
     assert namespace.register_table(register).location == uri
     table = {"namespace_client": namespace, "table_id": ["old"]}
     lance.write_dataset(ROWS, mode="append", **table)
@@ -179,7 +183,7 @@ def test_an_existing_dataset_is_registered(namespace: CommitlogNamespace, tmp_pa
     with pytest.raises(protocol.TableNotFoundError):
         lance.dataset(**table)
     assert lance.dataset(uri).count_rows() == 6
-    for wrong in (str(tmp_path), "none.lance", "s3://bucket/t.lance"):
+    for wrong in (str(tmp_path), "none.lance", "s3://bucket/t.lance", "file:///t.lance", "file://h/x"):
         with pytest.raises(protocol.InvalidInputError):
             namespace.register_table(protocol.RegisterTableRequest(id=["x"], location=wrong))
 
