@@ -134,6 +134,8 @@ def list_(
     Example:
       commitlog lease list dynamodb://commits --prefix bucket/reports/
     """
+    if not (math.isfinite(ttl) and math.isfinite(skew_rate)):
+        raise click.UsageError("--ttl and --skew-rate must be finite")
     now = SystemClock().epoch()
     rows: list[tuple[str, ...]] = [
         ("PATH", "REPLACES", "GENERATION", "STATE", "OWNER", "AGE", "RECLAIMABLE")

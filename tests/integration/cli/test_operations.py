@@ -167,6 +167,16 @@ def test_lease_list_derives_age_and_wait(table: str) -> None:
     assert row["reclaimable_within"] == 40
 
 
+@pytest.mark.parametrize("option", ["--ttl", "--skew-rate"])
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_ages_of_leases_are_numbers(table: str, option: str, number: str) -> None:
+    """JSON has no others, and a lease of such an age is neither held nor overdue."""
+    write(table, record("x", age=5))
+    done = run("lease", "list", table, "--json", option, number)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--ttl and --skew-rate must be finite" in done.stderr
+
+
 def test_lease_list_as_text(table: str) -> None:
     """The owner, the age and the wait are shown. Without leases nothing is printed."""
     assert run("lease", "list", table).stdout == ""
