@@ -160,6 +160,21 @@ def test_a_named_partition_is_replaced_whole(
         assert hidden(path) == []
 
 
+def test_a_named_partition_of_null_is_replaced_alone(session: SparkSession, tmp_path: Path) -> None:
+    """A static overwrite of the rows without a value keeps those of the other partitions."""
+    path = tmp_path / "t"
+    session.sql(
+        f"CREATE TABLE of_null (id BIGINT, k STRING) USING parquet PARTITIONED BY (k) LOCATION '{path}'"
+    )
+    try:
+        session.sql("INSERT INTO of_null VALUES (1, 'a'), (2, 'b'), (3, NULL)")
+        session.sql("INSERT OVERWRITE of_null PARTITION (k = NULL) SELECT 30")
+        assert ids(session, path) == [1, 2, 30]
+    finally:
+        session.sql("DROP TABLE of_null")
+    assert {file.partition["k"] for file in output_at(path).snapshot().files} == {"a", "b", None}
+
+
 def test_files_of_a_retried_task_are_there_once(session: SparkSession, tmp_path: Path) -> None:
     """An attempt that fails after its writes leaves no file; the rows of the next attempt are there."""
     path = tmp_path / "out"

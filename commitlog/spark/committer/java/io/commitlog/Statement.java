@@ -54,10 +54,9 @@ final class Statement {
         StringBuilder path = new StringBuilder();
         for (Object column : Scala.list(insert, "partitionColumns")) {
             String name = ((Attribute) column).name();
-            String value = (String) values.get(name);
-            if (value != null) {
+            if (values.containsKey(name)) { // the value may be null
                 path.append(path.length() == 0 ? "" : "/");
-                path.append(ExternalCatalogUtils.getPartitionPathString(name, value));
+                path.append(ExternalCatalogUtils.getPartitionPathString(name, (String) values.get(name)));
             }
         }
         return path.toString();
