@@ -81,7 +81,7 @@ def condition_of(filters: Sequence[ReadFilter], schema: StructType) -> Column:
     condition = f.lit(True)
     for name, operator, value in map(_checked, filters):
         column, kind = f.col("`" + name.replace("`", "``") + "`"), schema[name].dataType
-        values = [f.lit(one).cast(kind) for one in (value if operator == "in" else [value])]
+        values = [_literal(one).cast(kind) for one in (value if operator == "in" else [value])]
         match operator:
             case "in":
                 condition &= column.isin(*values)
@@ -96,6 +96,12 @@ def condition_of(filters: Sequence[ReadFilter], schema: StructType) -> Column:
             case _:
                 condition &= column >= values[0]
     return condition
+
+
+def _literal(value: object) -> Column:
+    # PySpark takes a time for one of the Julian calendar before 1582, and without a zone for an instant
+    # in the zone of this process. It cannot pass on a date before the year 1000.
+    return f.lit(spelled(value) if isinstance(value, date) else value)
 
 
 def _checked(item: object) -> ReadFilter:

@@ -442,6 +442,25 @@ def test_filters_are_applied_by_sparks_own_reader(spark: SparkSession, tmp_path:
     assert sorted(row.id for row in rows.collect()) == [8, 9]
 
 
+@pytest.mark.parametrize("fmt", ["parquet", with_all("json")])
+def test_filters_by_times_are_exact(spark: SparkSession, tmp_path: Path, fmt: str) -> None:
+    """Neither the zone of the session nor that of the process counts, nor the Julian calendar."""
+    times = [MOMENT, dt.datetime(1500, 1, 1), dt.datetime(1, 1, 1)]
+    rows = [(time.replace(tzinfo=dt.UTC), time, time.date()) for time in times]
+    texts = spark.createDataFrame([(str(time),) for time in times], "local string")
+    frame = texts.selectExpr(
+        "cast(concat(local, 'Z') as timestamp) instant",
+        "cast(local as timestamp_ntz) local",
+        "cast(local as date) day",
+    )
+    save(frame, tmp_path / "out", fileFormat=fmt)
+    for row in rows:
+        for name, value in zip(frame.columns, row, strict=True):
+            filters: list[ReadFilter] = [(name, ">=", value), (name, "in", [value]), (name, "<=", value)]
+            read = commitlog.spark.read(spark, str(tmp_path / "out"), filters=filters)
+            assert [found.local for found in read.select("local").collect()] == [row[1]], filters
+
+
 @pytest.mark.parametrize(
     ("filters", "says"),
     [
