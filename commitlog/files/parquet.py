@@ -198,6 +198,7 @@ class _Encoder:
             self._schema,
             compression=self._compression,
             use_dictionary=dictionaries,
+            write_statistics=_bounded_leaves(self._schema),
             metadata_collector=self._footers,
         )
 
@@ -209,6 +210,21 @@ class _Encoder:
                 _merge(footer, group, self._schema, statistics)
 
 
+def _bounded_leaves(schema: pa.Schema) -> list[str] | bool:
+    """Return the paths of the leaves that get bounds in the footer, or True: all leaves but floats.
+
+    Writers of Parquet leave NaN out of the bounds. For Spark, NaN is greater than all other values, so
+    its reader would skip row groups with a NaN that satisfies the condition of a query.
+    """
+    if not any(map(pa.types.is_floating, leaf_types(pa.struct(list(schema))))):
+        return True
+    sink = pa.BufferOutputStream()
+    pq.write_metadata(schema, sink)
+    stored = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    leaves = [stored.column(number) for number in range(len(stored))]
+    return [leaf.path for leaf in leaves if leaf.physical_type not in ("FLOAT", "DOUBLE")]
+
+
 def _group_statistics(
     footer: pq.FileMetaData, group: int, schema: pa.Schema
 ) -> Mapping[str, ColumnStatistics]:
@@ -216,10 +232,9 @@ def _group_statistics(
     _merge(footer, group, schema, found)
     # Writers leave NaN out of the bounds, and do not record whether there was one.
     return {
-        name: (None, None, nulls)
-        if pa.types.is_floating(schema.field(name).type)
-        else (low, high, nulls)
-        for name, (low, high, nulls) in found.result().items()
+        name: known
+        for name, known in found.result().items()
+        if not pa.types.is_floating(schema.field(name).type)
     }
 
 
@@ -254,7 +269,7 @@ def _merge(footer: pq.FileMetaData, group: int, schema: pa.Schema, statistics: S
     bounded = {field.name for field in bounded_fields(schema)}
     leaf = 0
     for field in schema:
-        if field.name in bounded:
+        if field.name in bounded and not pa.types.is_floating(field.type):
             found = rows.column(leaf).statistics
             if found is None or not found.has_null_count:
                 statistics.drop(field.name)

@@ -54,7 +54,8 @@ class Statistics:
 
     Args:
         schema: of the file.
-        measure: whether `add` computes the bounds. If not, they come from the format's footer (`merge`).
+        measure: whether `add` computes the bounds of all columns. If not, it computes only those of
+            floats; the others come from the format's footer (`merge`).
     """
 
     def __init__(self, schema: pa.Schema, *, measure: bool) -> None:
@@ -66,9 +67,10 @@ class Statistics:
         for name, column in self._columns.items():
             values = table.column(name)
             # A sum with a NaN in it is NaN, and is found much faster than a NaN.
-            if pa.types.is_floating(column.kind) and math.isnan(pc.sum(values).as_py() or 0):
+            is_float = pa.types.is_floating(column.kind)
+            if is_float and math.isnan(pc.sum(values).as_py() or 0):
                 column.unbounded = True
-            if self._measure:
+            if self._measure or is_float:
                 found = pc.min_max(values)
                 low, high = (None if column.unbounded else raw(found[end]) for end in ("min", "max"))
                 column.merge(low, high, values.null_count, table.num_rows)

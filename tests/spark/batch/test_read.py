@@ -442,6 +442,19 @@ def test_filters_are_applied_by_sparks_own_reader(spark: SparkSession, tmp_path:
     assert sorted(row.id for row in rows.collect()) == [8, 9]
 
 
+@pytest.mark.parametrize("fmt", ["parquet", "orc"])
+def test_rows_with_nan_match_conditions(spark: SparkSession, tmp_path: Path, fmt: str) -> None:
+    """Spark's own reader skips row groups by their bounds. To Spark, NaN is greater than all numbers."""
+    numbers = spark.sql("SELECT explode(array(1D, double('NaN'))) x")
+    rows = numbers.selectExpr("x", "named_struct('y', float(x)) s").coalesce(1)
+    save(rows, tmp_path / "out", fileFormat=fmt)
+    read = commitlog.spark.read(spark, str(tmp_path / "out"))
+    assert is_native(read)
+    nan = "double('NaN')"
+    for condition in ("x > 5", f"x = {nan}", f"x IN (7, {nan})", "NOT x <= 5", "NOT x = 1", "s.y >= 5"):
+        assert str(read.where(condition).collect()) == "[Row(x=nan, s=Row(y=nan))]", condition
+
+
 @pytest.mark.parametrize("fmt", ["parquet", with_all("json")])
 def test_filters_by_times_are_exact(spark: SparkSession, tmp_path: Path, fmt: str) -> None:
     """Neither the zone of the session nor that of the process counts, nor the Julian calendar."""
