@@ -169,8 +169,11 @@ def _format_for_spark(files: Sequence[DataFile], base: str) -> str | None:
     """Return the format of all files if Spark's own reader returns the same rows; else None.
 
     Spark takes the values of partition columns from the directories below `base`, so the log must agree.
+    It leaves out files without the partition columns of the others.
     """
     names = {output_format_of(file.path).name for file in files}
+    if len({tuple(file.partition) for file in files}) > 1:
+        return None
     for file in files:
         partition = join(base, directory_of(file.partition))
         if not file.path.startswith(partition) or "=" in file.path[len(partition) :]:

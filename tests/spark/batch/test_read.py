@@ -387,6 +387,21 @@ def test_only_the_log_defines_partition_columns(spark: SparkSession, tmp_path: P
     assert check_alike(spark, url, native=False).collect() == [(0,)]
 
 
+def test_files_with_other_partition_columns_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own writer may append files without them. Spark's own reader would leave those out."""
+    url = tmp_path / "out"
+    rows = spark.sql("SELECT 1 id, 'a' part UNION ALL SELECT 2, 'b'").coalesce(1)
+    save(rows, url, partitionBy="part")
+    save(rows, tmp_path / "made")
+    (made,) = (tmp_path / "made").glob("*.parquet")
+    output = opened(url)
+    with output.store:
+        job = output.begin(schema=output.state().schema)
+        name = job.file_name(0, suffix=".parquet")
+        output.commit(job, [output.stage(job, name, made.read_bytes(), rows=2)])
+    assert rows_of(check_alike(spark, url, native=False)) == [(1, "a")] * 2 + [(2, "b")] * 2
+
+
 def test_a_partition_timestamp_without_a_zone_is_corrupt(spark: SparkSession, tmp_path: Path) -> None:
     """Spark would read it in the time zone of the session, so the record is reported as corrupt."""
     output = opened(tmp_path / "out")
