@@ -24,6 +24,7 @@ from sim.namespace.actions import (
 from sim.namespace.maintenance.actions import (
     A_DAY,
     compact_log,
+    copy,
     forget_directory,
     fsck,
     move,
@@ -240,6 +241,33 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         story=(
             "R reads the log. Before R claims it, A makes a directory successfully. R restores what "
             "it has read."
+        ),
+    ),
+    Mutant(
+        name="a read-only copy that misses what a compaction has moved",
+        where="namespace.md#which-table-the-log-belongs-to",
+        rule="a copy that was read while the log was compacted is read again",
+        edit=Edit(("Restorer._read_log", "if contents.is_whole():", "if True:")),
+        setting=naming(
+            {
+                "C": [
+                    18_000.0,
+                    write("d/f", b"1"),
+                    A_DAY - 18_000,
+                    compact_log(),
+                    18_000.5,
+                    compact_log(),
+                ],
+                "R": [A_DAY + 18_000, copy()],
+            },
+            forced=(Forced("R list log/decided/", Fault.DELAYED, 2, 1),),
+            kind=MaintenanceWorld,
+            **_TREE,
+        ),
+        caught="restored records differ",
+        story=(
+            "R finds the first checkpoint. Then C writes the second one, with the new version of the "
+            "file, and removes its entry. R does not find the entry, and copies the old version."
         ),
     ),
     Mutant(

@@ -68,6 +68,8 @@ class LogContents(abc.ABC):
     decided: tuple[Operation, ...] = field(default=(), init=False)
     pending: Inference = field(init=False)
     _digest: str = field(default="", init=False)
+    #: Name of the newest checkpoint before the first read; "" without one.
+    _newest_name: str = field(default="", init=False)
 
     def __attrs_post_init__(self) -> None:
         self.epoch = self.epochs.complete(self.new_id)
@@ -77,6 +79,7 @@ class LogContents(abc.ABC):
 
     def read(self) -> None:
         """Read the log once. Raises the errors of parts that cannot be read; see `refuse`."""
+        self._newest_name = max(self.checkpoints.names(), default="")
         self.pending = Inference.of(
             operation
             for operation, _ in parse_changes(self.log.pending(unreadable=self.refuse), self.refuse)
@@ -90,6 +93,14 @@ class LogContents(abc.ABC):
     def is_current(self) -> bool:
         """Return whether the log still has the entries that it had before it was read."""
         return self.epochs.complete(self.new_id) == self.epoch and self.digest() == self._digest
+
+    def is_whole(self) -> bool:
+        """Return whether each entry was read, or is in the checkpoint that was read.
+
+        Otherwise another client has compacted the log meanwhile: it may have removed entries before they
+        were read, and they are in a newer checkpoint only.
+        """
+        return max(self.checkpoints.names(), default="") == self._newest_name
 
     def decide_pending(self, decide: Callable[[Operation], Decision] | None) -> None:
         """Decide pending operations. Raises `ConfigurationError` if `decide` is needed and missing."""

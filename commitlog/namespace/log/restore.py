@@ -235,8 +235,17 @@ class Restorer:
     # contents of the log
 
     def _read_log(self, read: Callable[[int], object], *, salvage: bool) -> LogContents:
-        """Read the log to restore from."""
-        return self.read_contents(self._epochs, self.new_id, read, salvage)
+        """Read the log to restore from; read it again if it was compacted meanwhile."""
+        for number in range(_TRIES):
+            try:
+                contents = self.read_contents(self._epochs, self.new_id, read, salvage)
+            except NotFound:  # a newer checkpoint has replaced the one that was read
+                if number == _TRIES - 1:
+                    raise
+                continue
+            if contents.is_whole():
+                return contents
+        raise Conflict("the log was compacted again and again while it was read; try again later")
 
     def _decide(self, contents: LogContents, operation: Operation) -> Operation:
         assert operation.decision is not None

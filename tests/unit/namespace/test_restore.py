@@ -556,6 +556,53 @@ def test_a_read_only_copy_changes_nothing_else(at: World) -> None:
         at.restorer(table).restore(read_only=True)
 
 
+@pytest.mark.parametrize("compacted", [None, 0.0, 80_000.0])
+def test_a_read_only_copy_beside_a_compaction_is_whole(at: World, compacted: float | None) -> None:
+    """The log is compacted before any listing of the copy, which has all entries, or fails.
+
+    Args:
+        at: the namespace.
+        compacted: seconds between an earlier compaction, whose checkpoint is kept for some hours, and
+            later changes; None without one.
+    """
+    ends: set[str] = set()
+    for number in range(1000):
+        made = world()
+        made.engine = at.engine
+        fill(made.lake, made.clock)
+        if compacted is not None:
+            made.clock.advance(100_000 - compacted)
+            made.lake.write("later", b"1")
+            made.clock.advance(compacted)
+            assert made.lake.maintenance.compact_log().operations
+        made.clock.advance(100_000 if compacted is None else 10_000 + 80_000 - compacted)
+        done, left = list[int](), [number]
+        with pytest.MonkeyPatch.context() as patch:
+
+            def listing(
+                *arguments: Any, made: World = made, done: list[int] = done, left: Any = left, **how: Any
+            ) -> Any:
+                left[0] -= 1
+                if left[0] == -1:
+                    done.append(made.client()[1].maintenance.compact_log().operations)
+                return MemoryStore.list(made.store, *arguments, **how)
+
+            patch.setattr(made.store, "list", listing)
+            copy = made.lost()
+            try:
+                made.restorer(copy).restore(read_only=True)
+                ends.add("whole")
+            except (Conflict, NotFound) as error:
+                ends.add(str(error))
+        if copy.get(KEYS.metadata) is not None:
+            assert records(copy, made.store) == records(made.table, made.store)
+        if not done:
+            break
+        assert done[0]
+    assert number > 5 and "whole" in ends
+    assert not any("does not have a namespace" in end for end in ends)
+
+
 def without_restore_record(table: ServiceTable) -> list[Item]:
     """Return all items of a table but the record of a restore in progress."""
     return [item for item in table.scan() if "/r/" not in str(item["place"])]

@@ -167,6 +167,15 @@ def restore(
     )
 
 
+def copy() -> Action:
+    """Make a read-only copy of the namespace from the log, in a table of its own, and check it."""
+
+    def call(namespace: Namespace) -> None:
+        raise AssertionError("performed by the world")
+
+    return Action(name="copy", call=call, changes="at most one")
+
+
 def move() -> Action:
     """Switch this node to the restored namespace. If it was not restored, the node stops."""
     return Action(name="move", call=lambda namespace: None, changes="at most one")

@@ -31,6 +31,7 @@ from sim.namespace.maintenance.actions import (
     A_DAY,
     abort_old_jobs,
     compact_log,
+    copy,
     forget_directory,
     fsck,
     job,
@@ -297,6 +298,11 @@ LARGE = [
         {"K": [fsck()], "A": [compact_log()]},
         Fault.CRASHED,
         after={"K": A_DAY, "A": A_DAY},
+    ),
+    case(
+        "a read-only copy beside a compaction",
+        {"R": [copy()], "C": [compact_log()]},
+        after={"R": A_DAY, "C": A_DAY},
     ),
     case(
         "a repair of a directory's record beside its rename, a fault",

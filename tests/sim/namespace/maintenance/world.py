@@ -59,6 +59,7 @@ FOREIGN = ("others", "old")
 #: Outcomes of maintenance by several clients at once.
 _REFUSALS = {
     "compact": ("done", "unknown", "Unavailable", "Conflict"),
+    "copy": ("done", "Conflict"),
     "restore": ("done", "unknown", "Unavailable", "Conflict", "AlreadyExists"),
     "rewrite": ("done", "unknown", "Unavailable", "Conflict"),
 }
@@ -182,6 +183,8 @@ class MaintenanceWorld(NamespaceWorld):
         if isinstance(do, Restore):
             self._arbitrary |= do.decide is not None
             do = evolve(do, call=partial(self._restore, node, do))
+        elif do.name == "copy":
+            do = evolve(do, call=partial(self._copy, node))
         elif do.name == "move":
             do = evolve(do, call=partial(self._move, node))
         if do.name != "check":
@@ -212,6 +215,19 @@ class MaintenanceWorld(NamespaceWorld):
             restorer = evolve(restorer, read_contents=read)
         done = restorer.restore(decide=self._decider(do.decide), replace=do.replace)
         assert not done.lost, f"I4: {done.lost}"
+
+    def _copy(self, node: Node, namespace: Namespace) -> None:
+        assert namespace._context.changes.log is not None
+        copy = ServiceTable()
+        restorer = self._code(Restorer)(
+            table=copy,
+            store=namespace.store,
+            log=namespace._context.changes.log.root,
+            name=NAME,
+            new_id=node.new_id,
+        )
+        restorer.restore(read_only=True)
+        compare_tables(copy, self.table, self.store)
 
     def _decider(self, decide: Decision | None) -> Callable[[Operation], Decision]:
         return lambda operation: self._truth(operation) if decide is None else decide
