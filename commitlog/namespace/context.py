@@ -85,10 +85,7 @@ class MetadataCache:
         """Return the metadata; see `Namespace.describe`."""
         known = self.known
         if known is None:
-            item = self._table.get(self._keys.metadata)
-            if item is None:
-                raise namespace_not_found(self._name, self._table.url)
-            self.known = known = NamespaceMetadata.from_item(item)
+            self.known = known = self._read()
         known.check(writing=writing)
         if writing and known.log != self.log_prefix:
             raise ConfigurationError(
@@ -116,10 +113,25 @@ class MetadataCache:
             return self._epochs.complete(self._new_id)
         return known.epoch
 
-    def is_renewed(self) -> bool:
-        """Read the metadata again; return whether a restore or a log rewrite has begun a new epoch."""
-        known, self.known = self.known, None
-        return known is not None and self.describe(writing=True).epoch != known.epoch
+    def is_renewed(self, epoch: Epoch) -> bool:
+        """Read the metadata again; return whether a restore or a log rewrite has begun a new epoch.
+
+        Args:
+            epoch: the epoch that a change was to be logged in. Another thread may have read the metadata
+                since.
+
+        False if the metadata could not be read before.
+        """
+        if self.known is None:
+            return False
+        self.known = self._read()
+        return self.describe(writing=True).epoch != epoch
+
+    def _read(self) -> NamespaceMetadata:
+        item = self._table.get(self._keys.metadata)
+        if item is None:
+            raise namespace_not_found(self._name, self._table.url)
+        return NamespaceMetadata.from_item(item)
 
 
 @frozen(kw_only=True, eq=False)
@@ -184,7 +196,7 @@ class NamespaceContext:
 
     def run_undescribed(self, plan: Callable[[], tuple[Change | None, T]]) -> T:
         """Run a plan like `run`, in a namespace that may not exist yet."""
-        return self.changes.run(plan, forget=self.tree.forget, is_renewed=self.metadata.is_renewed)
+        return self.changes.run(plan, forget=self.tree.forget)
 
     def bulk_linker(self, executor: Executor = SERIAL) -> BulkLinker:
         """Return what creates many files in one directory."""
@@ -255,7 +267,11 @@ def open_context(
         table=counting_table,
         clock=clock,
         backoff=backoff,
-        log=None if epochs is None else FencedLog(epochs=epochs, epoch=metadata.epoch),
+        log=(
+            None
+            if epochs is None
+            else FencedLog(epochs=epochs, epoch=metadata.epoch, is_renewed=metadata.is_renewed)
+        ),
         recorder=recorder,
     )
     backing_store = BackingStore(counting_store, lambda: metadata.describe(writing=False).identity)

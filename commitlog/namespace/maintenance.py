@@ -519,16 +519,17 @@ class Maintenance:
         )
 
     def _with_log(self) -> FencedLog:
-        if self._context.changes.log is None:
+        log = self._context.changes.log
+        if log is None:
             raise ConfigurationError("the namespace was opened without a log: give it one")
-        self._context.describe()
+        epoch = self._context.describe().epoch
         try:
-            self._context.changes.log.check()
+            log.check()
         except Fenced:
-            if not self._context.metadata.is_renewed():
+            if not log.is_renewed(epoch):
                 raise
-            self._context.changes.log.check()
-        return self._context.changes.log
+            log.check()
+        return log
 
     def _log_to_compare(self) -> tuple[FencedLog | None, tuple[Finding, ...]]:
         """Return the log; or, if another table owns the log, a finding that says so."""

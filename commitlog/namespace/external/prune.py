@@ -17,7 +17,7 @@ from attrs import define, evolve, field, frozen
 from commitlog._util.frozen_map import AppendOnly
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import CommitError, Conflict
+from commitlog.errors import Conflict
 from commitlog.namespace.external.listing_diff import ListingDiff, diff_listing
 from commitlog.namespace.external.overlay import NameDiff, Overlay
 from commitlog.namespace.external.store import WINDOW
@@ -27,7 +27,7 @@ from commitlog.namespace.model.backing import backing_path
 from commitlog.namespace.model.records import Entry, Tombstone
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import plan_remove_files
-from commitlog.namespace.write.transaction import PlanOutdated
+from commitlog.namespace.write.transaction import DeadlinePassed, LogRenewed, PlanOutdated
 from commitlog.tables.api import MAX_TRANSACTION_WRITES, Check, Delete, Equals
 
 __all__ = ["PruneReport", "PrunedDirectory", "Pruner", "external_files"]
@@ -254,10 +254,10 @@ class Pruner:
                     continue
                 try:
                     self.synchronizer.changes.apply(plan_remove_files(self.planning, [file]))
+                except (*RETRYABLE, DeadlinePassed, LogRenewed) as error:
+                    done.fail(file.id, error)
                 except PlanOutdated:
                     continue  # the file has changed since
-                except RETRYABLE as error:
-                    done.fail(file.id, error)
                 else:
                     done.files += 1
 
@@ -289,7 +289,7 @@ class _Totals:
     files: int = 0
     failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
 
-    def fail(self, id: str, error: CommitError) -> None:
+    def fail(self, id: str, error: Exception) -> None:
         """Record an error, and the id for which records may be left."""
         self.failed += [(id, str(error))]
 

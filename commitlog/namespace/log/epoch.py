@@ -124,10 +124,12 @@ class FencedLog:
     Args:
         epochs: the epochs of the log.
         epoch: returns the epoch of the table's metadata.
+        is_renewed: reads the metadata again; returns whether its epoch is no longer the given one.
     """
 
     epochs: Epochs
     epoch: Callable[[], Epoch]
+    is_renewed: Callable[[Epoch], bool]
 
     @property
     def root(self) -> OperationLog:

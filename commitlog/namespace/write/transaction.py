@@ -45,7 +45,15 @@ from commitlog.tables.api import (
     parts_of,
 )
 
-__all__ = ["RESEND_WITHIN", "SEND_WITHIN", "Change", "Changes", "DeadlinePassed", "PlanOutdated"]
+__all__ = [
+    "RESEND_WITHIN",
+    "SEND_WITHIN",
+    "Change",
+    "Changes",
+    "DeadlinePassed",
+    "LogRenewed",
+    "PlanOutdated",
+]
 
 T = TypeVar("T")
 
@@ -65,6 +73,10 @@ class PlanOutdated(Exception):
 
 class DeadlinePassed(PlanOutdated):
     """There was no time left to send a change. Nothing happened; plan it again."""
+
+
+class LogRenewed(PlanOutdated):
+    """A restore or a log rewrite has begun a new epoch of the log. Nothing happened; plan it again."""
 
 
 @define
@@ -176,15 +188,12 @@ class Changes:
         plan: Callable[[], tuple[Change | None, T]],
         *,
         forget: Callable[[], object],
-        is_renewed: Callable[[], bool],
     ) -> T:
         """Plan a change and apply it; plan it again if another change came in between.
 
         Args:
             plan: returns a change, or None if nothing has to be changed, and the result of the call.
             forget: discards cached records, which may be outdated.
-            is_renewed: returns whether a restore or a log rewrite has begun a new epoch. Called if the
-                log belongs to another table: the change is planned again if the epoch is new.
 
         Raises the errors of `plan` and `apply`, and `Conflict` if other changes kept coming in between:
         nothing was changed.
@@ -203,8 +212,7 @@ class Changes:
         return self.backoff.retry(
             self.clock,
             attempt,
-            on=(Fenced, PlanOutdated),
-            when=lambda error: isinstance(error, PlanOutdated) or is_renewed(),
+            on=PlanOutdated,
             exhausted=lambda error: Conflict(
                 f"other changes kept coming in between; nothing was changed ({error})"
             ),
@@ -224,6 +232,7 @@ class Changes:
 
         Raises:
             Fenced: the log belongs to another table; nothing was sent.
+            LogRenewed: the log has a new epoch, which belongs to this table; nothing was sent.
             PlanOutdated: a condition did not hold; nothing happened.
             DeadlinePassed: it is too late to send the change; nothing happened.
             TransactionTooLarge: the change has too many writes, or too large ones; nothing was written.
@@ -241,9 +250,15 @@ class Changes:
         if self.log is None:
             self._send(change)
             return
+        epoch = self.log.epoch()
         began = Stopwatch(self.clock)
-        with self.log.run(change.to_log()):
-            self._send(change, began)
+        try:
+            with self.log.run(change.to_log()):
+                self._send(change, began)
+        except Fenced as error:
+            if not self.log.is_renewed(epoch):
+                raise
+            raise LogRenewed(f"{change.what}: a new epoch of the log has begun; repeat it") from error
 
     def _send(self, change: Change, began: Stopwatch | None = None) -> None:
         sent = Stopwatch(self.clock)

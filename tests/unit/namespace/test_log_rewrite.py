@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from commitlog.errors import Conflict
+from commitlog.namespace import Data, Namespace
 from commitlog.namespace.partitioned.dataset import SerialEngine
 from commitlog.stores.memory import MemoryStore
 from support.namespace import InterceptedTable
@@ -141,3 +142,64 @@ def test_a_table_that_a_restore_is_removing_is_not_saved(at: World) -> None:
     elsewhere = at.lost()
     at.restorer(elsewhere).restore()
     assert records(elsewhere, at.store) == expected
+
+
+def test_all_threads_of_a_client_go_on_after_a_rewrite(
+    at: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them finds the new epoch while the change of another is refused: that is sent again."""
+    _, lake = at.client()
+    lake.describe()
+    at.rewrite_log(older_than=0)
+    original, others = at.store.begin_head, [lambda: lake.make_directory("theirs")]
+
+    def begin_head(path: str) -> Any:
+        found = original(path)
+        if path == "log/epochs/000000000001.json" and others:
+            others.pop()()
+        return found
+
+    monkeypatch.setattr(at.store, "begin_head", begin_head)
+    lake.make_directory("mine")
+    assert not others
+    assert lake.exists("mine") and lake.exists("theirs")
+    check(at)
+
+
+def change_in_bulk(lake: Namespace) -> None:
+    """Link many files."""
+    lake.bulk_link("empty", {"linked": lake.upload(b"1")})
+
+
+def empty_the_trash(lake: Namespace) -> None:
+    """Empty the trash, completely."""
+    report = lake.maintenance.empty_trash()
+    assert report.files and not report.failed
+
+
+def synchronise(lake: Namespace) -> None:
+    """Save the state of a bound directory."""
+    assert lake.bindings.sync("bound").files == 1
+
+
+def prune(lake: Namespace) -> None:
+    """Remove a file whose object is gone; the first call reports what it left."""
+    assert "repeat it" in dict(lake.bindings.prune("linked").failed)[lake.stat("linked/1").id]
+    report = lake.bindings.prune("linked")
+    assert report.files == 1 and not report.failed
+
+
+@pytest.mark.parametrize("call", [change_in_bulk, empty_the_trash, synchronise, prune])
+def test_clients_go_on_after_a_rewrite(at: World, call: Callable[[Namespace], None]) -> None:
+    """They know the earlier epoch, and find the new one with their first change of any kind."""
+    at.lake.bindings.bind("raw/", "bound")
+    linked = at.store.put("others/1", b"1")
+    at.lake.link("linked/1", Data(path="others/1", size=1, etag=linked.etag, own=False))
+    at.store.delete("others/1")
+    _, lake = at.client()
+    lake.describe()
+    at.rewrite_log(older_than=0)
+    at.store.put("raw/1", b"1")
+    call(lake)
+    at.lake.bindings.prune("linked")
+    check(at)
