@@ -469,32 +469,22 @@ def link_files(
     path of an earlier one is made after it.
     """
     made: list[Status | CommitError | None] = [None] * len(files)
-    first: dict[Namespace, dict[str, tuple[int, Data]]] = defaultdict(dict)
-    later: list[int] = []
-    for number, file in enumerate(files):
-        if file is None:
-            continue
-        group = first[file.target.namespace]
-        if file.target.path in group:
-            later.append(number)
-        else:
-            group[file.target.path] = number, file.data
-    for namespace, group in first.items():
-        found = namespace.link_many(
-            {path: data for path, (_, data) in group.items()},
-            overwrite=overwrite,
-            parents=parents,
-            executor=executor,
-            atomic=False,
-        )
-        for path, (number, _) in group.items():
-            made[number] = found[path]
-    if later:
-        rest = link_files(
-            [files[number] for number in later], executor, overwrite=overwrite, parents=parents
-        )
-        for number, outcome in zip(later, rest, strict=True):
-            made[number] = outcome
+    left = {number: file for number, file in enumerate(files) if file is not None}
+    while left:
+        first: dict[Namespace, dict[str, int]] = defaultdict(dict)
+        for number, file in left.items():
+            first[file.target.namespace].setdefault(file.target.path, number)
+        for namespace, numbers in first.items():
+            found = namespace.link_many(
+                {path: left[number].data for path, number in numbers.items()},
+                overwrite=overwrite,
+                parents=parents,
+                executor=executor,
+                atomic=False,
+            )
+            for path, number in numbers.items():
+                made[number] = found[path]
+                del left[number]
     return made
 
 

@@ -136,7 +136,7 @@ def test_the_report_has_all_mutants() -> None:
 
 
 def test_the_page_counts_the_mutants_of_each_protocol() -> None:
-    """The numbers in docs/mutants.md and the README are right, and the sources of each group are linked."""
+    """The numbers in docs/mutants.md and the README are right; the sources of each group are linked."""
     page = re.sub(r"(?<=\w)\n(?=\w)", " ", PAGE.read_text())
     for title, mutants in GROUPS.items():
         row = re.search(rf"^\| {title} \| (\d+) \| (.*) \|$", page, re.MULTILINE)
