@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,7 @@ def status(
         if openmetrics:
             from commitlog.status import metrics_text
 
+            _check_different([target.url for target in targets])
             click.echo(metrics_text(looks.reports, failed=list(looks.failed)), nl=False)
         if html is not None:
             _write_page(html, looks, settings, now=clock.epoch(), json=json)
@@ -138,6 +140,13 @@ def status(
         clock.sleep(watch)
         if not json and not openmetrics:
             click.echo()
+
+
+def _check_different(urls: Sequence[str]) -> None:
+    """Raise `UsageError` for a URL that occurs twice: its metrics would have the same labels."""
+    for url, times in Counter(urls).items():
+        if times > 1:
+            raise click.UsageError(f"two URLs are those of {url}: metrics need one for each target")
 
 
 class _Target:

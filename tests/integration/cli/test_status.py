@@ -135,6 +135,13 @@ def test_openmetrics(site: Site) -> None:
     assert dead == [1]
 
 
+def test_metrics_of_a_target_are_not_printed_twice(site: Site) -> None:
+    """Two URLs of it would be two values of one metric, which Prometheus refuses."""
+    done = site.run(site.output, f"{site.output}/", "--openmetrics")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"two URLs are those of file://{site.output}/" in done.stderr
+
+
 def test_watch(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks again after each pause, and sees what has changed, until it is interrupted."""
 
