@@ -56,7 +56,7 @@ def read(
     url: str,
     *,
     version: int | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | str | None = None,
     filters: Sequence[ReadFilter] = (),
     hadoop_url: str | None = None,
     options: Mapping[str, str] | None = None,
@@ -73,7 +73,7 @@ def read(
         url: URL of the output, or of a directory in a namespace. The latter is always read with
             ``format("commitlog")``.
         version: the version to read; None for the last one.
-        columns: names of the columns to read, in this order; None for all.
+        columns: names of the columns to read, in this order; a text is one name; None for all.
         filters: conditions (column, operator, value) that all rows must satisfy, such as
             ``[("day", ">=", date(2026, 11, 1))]``. ``format("commitlog")`` skips the files and row
             groups that cannot match; for a condition in `where` it reads all of them. The operators are
@@ -134,7 +134,7 @@ def _read_with_data_source(
     url: str,
     options: Mapping[str, str],
     stored: StructType | None,
-    columns: Sequence[str] | None,
+    columns: Sequence[str] | str | None,
     filters: Sequence[ReadFilter],
 ) -> DataFrame:
     """Read with ``format("commitlog")``; if `stored` is None, the data source looks up the columns."""
@@ -153,9 +153,11 @@ def _read_with_data_source(
     return rows if names == loaded.names else rows.select(*map(_quoted, names))
 
 
-def _chosen(stored: StructType, names: Sequence[str] | None) -> StructType:
+def _chosen(stored: StructType, names: Sequence[str] | str | None) -> StructType:
     if names is None:
         return stored
+    if isinstance(names, str):
+        names = [names]
     columns = {field.name: field for field in stored}
     for name in names:
         if name not in columns:
@@ -211,7 +213,7 @@ def write(
     mode: str = "append",
     job_id: str | None = None,
     on_duplicate: str = "error",
-    partition_by: Sequence[str] = (),
+    partition_by: Sequence[str] | str = (),
     options: Mapping[str, str] | None = None,
     heartbeat: float = 60.0,
 ) -> CommitRecord | None:
@@ -227,11 +229,11 @@ def write(
         df: the rows.
         url: URL of the output, or of a directory in a namespace.
         mode: ``append``; ``overwrite``: replace everything; ``overwrite-partitions``: replace the
-            partitions that have rows in `df`; ``error``: fail if there is data; ``ignore``: do nothing
-            if there is data.
+            partitions that have rows in `df`, or everything if `partition_by` names no column;
+            ``error``: fail if there is data; ``ignore``: do nothing if there is data.
         job_id: id of the job, which is committed at most once; None: a new job.
         on_duplicate: ``error`` or ``skip``, for a job that was committed before.
-        partition_by: the partition columns, which become directories.
+        partition_by: the partition columns, which become directories; a text is one column.
         options: further options of the data source; see docs/spark.md.
         heartbeat: seconds between two heartbeats.
 
@@ -259,6 +261,8 @@ def write(
     """
     check_choice("mode", mode, _MODES)
     check_heartbeat(heartbeat)
+    if isinstance(partition_by, str):
+        partition_by = [partition_by]
     all_options = {
         **(options or {}),
         **({"jobId": job_id} if job_id is not None else {}),

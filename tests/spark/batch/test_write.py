@@ -71,6 +71,15 @@ def test_each_mode_treats_existing_data_as_named(spark: SparkSession, tmp_path: 
     assert [record.version for record in output_at(path).log()] == [1, 2, 3, 4]
 
 
+def test_a_text_names_one_column(spark: SparkSession, tmp_path: Path) -> None:
+    """Its letters are not taken for columns."""
+    rows = spark.sql("SELECT 1 a, 2 b, 3 ab")
+    record = commitlog.spark.write(rows, str(tmp_path / "out"), partition_by="ab")
+    assert record is not None
+    assert [file.partition for file in output_at(tmp_path / "out").snapshot().files] == [{"ab": "3"}]
+    assert commitlog.spark.read(spark, str(tmp_path / "out"), columns="ab").collect() == [(3,)]
+
+
 def test_a_job_id_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:
     """A second run with the same id raises, or does nothing and returns None."""
     path = tmp_path / "out"
