@@ -34,7 +34,10 @@ __all__ = ["read", "write"]
 #: Formats that Spark's own readers read in the same way, with the options that make them independent of
 #: settings of the session.
 _READERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {"parquet": {"datetimeRebaseMode": "CORRECTED"}, "orc": {}}
+    {
+        "parquet": {"datetimeRebaseMode": "CORRECTED"},
+        "orc": {"orc.force.positional.evolution": "false"},
+    }
 )
 
 #: Options that override settings of the session: no committed file is skipped, and paths are not globs
@@ -186,6 +189,9 @@ def _format_for_spark(files: Sequence[DataFile], base: str) -> str | None:
 def _spark_reads_orc(stored: StructType) -> bool:
     """Return whether Spark's own ORC reader reads the columns `stored`."""
     text = stored.json()
+    # It takes the columns _col0 and so on, as Hive calls them, by their order.
+    if any(name.startswith("_col") for name in stored.names):
+        return False
     # It treats a backtick as a quotation mark.
     return "`" not in text and (has_pyspark(ORC_INSTANTS) or '"timestamp"' not in text)
 

@@ -602,6 +602,20 @@ def test_a_column_with_a_backtick_is_read_from_orc(spark: SparkSession, tmp_path
     assert rows_of(commitlog.spark.read(spark, str(url))) == expected
 
 
+@pytest.mark.parametrize("name", ["c", with_all("_col")])
+def test_columns_of_orc_are_known_by_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Neither a setting of the session nor names that Hive gives make their order count."""
+    first, second = spark.sql(f"SELECT 1 {name}0, 2 {name}1"), spark.sql(f"SELECT 2 {name}1, 1 {name}0")
+    for rows in (first, second):
+        save(rows, tmp_path / "out", fileFormat="orc")
+    spark.conf.set("orc.force.positional.evolution", "true")
+    try:
+        read = check_alike(spark, tmp_path / "out", native=name == "c")
+        assert rows_of(read) == [(1, 2)] * 2
+    finally:
+        spark.conf.unset("orc.force.positional.evolution")
+
+
 NOT_UTF8 = "cast(X'ff41' as string)"
 
 
