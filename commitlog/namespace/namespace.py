@@ -63,9 +63,6 @@ Inherit: TypeAlias = Callable[[Status, Callable[[str], Iterator[Status]]], Mappi
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
-#: Directory levels that one transaction creates: each takes three writes, and the existing parent two.
-_LEVELS = 30
-
 #: The largest page of a listing: a page is held in memory.
 _MAX_PAGE = 1_000_000
 
@@ -617,17 +614,27 @@ class Namespace:
         >>> lake.make_directory("/".join("d" * 100), atomic=False).is_directory
         True
         """
-        run = self._context.run
-        try:
-            entry = run(plan_make_directory, path, shards=shards, exist_ok=exist_ok, parents=parents)
-        except TransactionTooLarge:
-            if atomic or not parents:
-                raise
-            names = split(path)
-            for depth in range(_LEVELS, len(names), _LEVELS):
-                run(plan_make_directory, "/".join(names[:depth]), shards=1)
-            entry = run(plan_make_directory, path, shards=shards, exist_ok=exist_ok)
+        if atomic or not parents:
+            make = plan_make_directory
+            entry = self._context.run(make, path, shards=shards, exist_ok=exist_ok, parents=parents)
+        else:
+            entry = self._make_in_steps(split(path), 0, shards=shards, exist_ok=exist_ok)
         return Status(path=path, entry=entry)
+
+    def _make_in_steps(
+        self, names: tuple[str, ...], existing: int, *, shards: int, exist_ok: bool
+    ) -> Entry:
+        """Create a directory, the upper ones first if one change cannot create all; `existing` exist."""
+        try:
+            return self._context.run(
+                plan_make_directory, "/".join(names), shards=shards, exist_ok=exist_ok
+            )
+        except TransactionTooLarge:
+            half = (existing + len(names)) // 2
+            if half == existing:
+                raise
+        self._make_in_steps(names[:half], existing, shards=1, exist_ok=True)
+        return self._make_in_steps(names, half, shards=shards, exist_ok=exist_ok)
 
     def reshard(self, path: str, *, shards: int) -> Status:
         """Spread new names of a directory over more partitions; existing entries stay where they are.

@@ -708,6 +708,23 @@ def test_the_distance_of_a_rename_is_limited(lake: Namespace) -> None:
         lake.make_directory("/".join("e" * 40))
 
 
+def test_directories_are_made_in_steps_that_fit(
+    lake: Namespace, table: Table, store: ObjectStore, clock: ManualClock
+) -> None:
+    """Many shards and the conditions of stable paths leave a transaction less room for directories."""
+    deep = "/".join("d" * 13)
+    with pytest.raises(TransactionTooLarge):
+        lake.make_directory(deep, shards=64)
+    assert lake.make_directory(deep, shards=64, atomic=False).entry.shards.now == 64
+    assert lake.stat(deep.rpartition("/")[0]).entry.shards.now == 1
+    with pytest.raises(AlreadyExists):
+        lake.make_directory(deep, exist_ok=False, atomic=False)
+    stable = Namespace(table, store, LAKE, clock=clock, stable_paths=True)
+    assert stable.make_directory("/".join("e" * 60), atomic=False).is_directory
+    with pytest.raises(TransactionTooLarge):
+        stable.make_directory("/".join("f" * 120), atomic=False)
+
+
 # -- deletion ----------------------------------------------------------------------------------------
 
 
