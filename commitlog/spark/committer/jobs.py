@@ -383,7 +383,8 @@ def settings(request: Mapping[str, Any]) -> dict[str, str]:
 
     Spark keeps the options of saveAsTable and CREATE TABLE as properties of the table. It passes them to
     every later write to the table, and does not pass the options of a later saveAsTable. So a job id in
-    the table's properties counts only if it is an option of the current statement.
+    the table's properties counts only if it is an option of the current statement. An option of the
+    write overrides the job id of the thread, which overrides that of the session.
 
     Args:
         request: ``options``: all options that Spark passes to the write; ``table``: those from the
@@ -397,12 +398,13 @@ def settings(request: Mapping[str, Any]) -> dict[str, str]:
     kept = {name for name in WRITE_OPTIONS if name in of_table}
     lowered = {name.lower() for name in kept}
     found = _documented({n: v for n, v in request["options"].items() if n.lower() not in lowered})
-    for origin in ("session", "statement"):
-        values = _documented(request.get(origin) or {})
-        wanted = WRITE_OPTIONS if origin == "statement" else kept
-        found |= {name: values[name] for name in wanted if name in values}
-    if request.get("thread") is not None:
-        found.setdefault("jobId", request["thread"])
+    session = _documented(request.get("session") or {})
+    found |= {name: session[name] for name in kept if name in session}
+    # The options of a write include the settings of the session.
+    if request.get("thread") is not None and found.get("jobId") == session.get("jobId"):
+        found["jobId"] = request["thread"]
+    statement = _documented(request.get("statement") or {})
+    found |= {name: statement[name] for name in WRITE_OPTIONS if name in statement}
     if request.get("statement", {}) is None and "jobId" in of_table and "jobId" not in found:
         raise NotSupported(
             "the table was created with a job id, and Spark before 4.1 hides the options of saveAsTable"

@@ -50,6 +50,22 @@ def test_another_job_id_is_used_instead(origin: dict[str, Any]) -> None:
     assert settings(of_save_as_table(**origin)) == {"visibility": "logged", "jobId": "second"}
 
 
+def test_the_job_id_of_the_thread_overrides_that_of_the_session() -> None:
+    """Otherwise, with onDuplicate=skip, the jobs of all threads but one would be left out."""
+    session = {"jobId": "of the session", "onDuplicate": "skip"}
+    given = settings({"options": session, "session": session, "thread": "of the thread"})
+    assert given == {"jobId": "of the thread", "onDuplicate": "skip"}
+
+
+@pytest.mark.parametrize("origin", ["options", "statement"])
+def test_the_job_id_of_a_write_overrides_that_of_the_thread(origin: str) -> None:
+    """The option of a write, or of saveAsTable."""
+    session = {"jobId": "of the session"}
+    write = {"jobId": "of the write"}
+    given = {"options": session, "session": session, "thread": "of the thread", origin: write}
+    assert settings(given) == write
+
+
 def test_a_table_without_a_job_id_is_written_without_one() -> None:
     """Nothing shows that the statement has one."""
     properties = {"visibility": "logged"}
