@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["atomic_file", "open_object", "read_object", "save_object", "with_progress_bar"]
 
+#: How file systems refuse hard links: EPERM (link(2)), EOPNOTSUPP and ENOSYS (of FUSE).
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+
 
 class _BlocksFile(io.RawIOBase):
     """A file of blocks. Closing it ends their iterator."""
@@ -168,8 +171,9 @@ def with_progress_bar(body: BinaryIO, size: int | None, label: str) -> Iterator[
 def atomic_file(file: str, *, absent: bool) -> Iterator[BinaryIO]:
     """Open a local file for writing. It appears when it is complete, and not after an error.
 
-    With `absent`, raises `AlreadyExists` if `file` exists. Otherwise raises `FileExistsError` if it is a
-    directory, a device or a pipe.
+    With `absent`, raises `AlreadyExists` if `file` exists. On a file system without hard links (FAT, some
+    of FUSE), an empty file then has the name for a moment, and stays if the process dies then. Without
+    `absent`, raises `FileExistsError` if `file` is a directory, a device or a pipe.
     """
     if not absent and os.path.exists(file) and not os.path.isfile(file):
         reason = "it is not a regular file, which could be replaced ('-' is standard output)"
@@ -179,7 +183,7 @@ def atomic_file(file: str, *, absent: bool) -> Iterator[BinaryIO]:
         with open(partial, "xb") as target:
             yield target
         if absent:
-            os.link(partial, file)
+            _place(partial, file)
         else:
             os.replace(partial, file)
     except FileExistsError as error:
@@ -193,3 +197,15 @@ def atomic_file(file: str, *, absent: bool) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)
+
+
+def _place(partial: str, file: str) -> None:
+    """Give a file its name. Raises `FileExistsError` if there is one with that name."""
+    try:
+        os.link(partial, file)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with open(file, "xb"):  # keeps others from the name
+            pass
+        os.replace(partial, file)
