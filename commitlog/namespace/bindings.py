@@ -143,17 +143,20 @@ class Bindings:
         Raises `BucketNotFound` and `StoreEmpty` before a file is removed for a missing object.
         """
         done = SyncReport()
-        pending = [self._directory(path)]
+        pending: list[tuple[Entry, tuple[str, ...]]] = [(self._directory(path), ())]
         if empty_store:
             self._accept_store()
         while pending:
-            directory = pending.pop()
+            directory, above = pending.pop()
+            ids = (*above, directory.id)
+            below: Iterable[Entry] = ()
             if directory.binding is None:
-                pending += self._directories(directory)
-                continue
-            below, done = self._sync(directory, done, may_be_empty=empty_store)
-            pending += below
-            if progress is not None:
+                below = self._directories(directory)
+            else:
+                below, done = self._sync(directory, done, may_be_empty=empty_store)
+            # A damaged directory may be inside itself.
+            pending += [(each, ids) for each in below if each.id not in ids]
+            if directory.binding is not None and progress is not None:
                 progress(done)
         return done
 

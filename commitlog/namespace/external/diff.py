@@ -59,7 +59,7 @@ class DiffReader:
             return
         if prefix is not None:
             top = evolve(top, binding=Binding(prefix=prefix))
-        pending = [(path, top)]
+        pending: list[tuple[str, Entry, tuple[str, ...]]] = [(path, top, ())]
         compared = 0
 
         def count() -> None:
@@ -69,10 +69,14 @@ class DiffReader:
                 progress(compared)
 
         while pending:
-            path, directory = pending.pop()
+            path, directory, above = pending.pop()
+            below: list[tuple[str, Entry]] = []
             yield from self.diff_directory(
-                path, directory, as_if=prefix is not None, below=pending, count=count
+                path, directory, as_if=prefix is not None, below=below, count=count
             )
+            # A damaged directory may be inside itself.
+            ids = (*above, directory.id)
+            pending += [(at, each, ids) for at, each in below if not (each.is_stored and each.id in ids)]
 
     def diff_directory(
         self,

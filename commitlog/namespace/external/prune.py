@@ -118,10 +118,13 @@ class Pruner:
     def prune(self, top: Entry, *, progress: Callable[[PruneReport], object] | None) -> PruneReport:
         """See `Bindings.prune`."""
         done = PruneReport()
-        pending = [top]
+        pending: list[tuple[Entry, tuple[str, ...]]] = [(top, ())]
         while pending:
-            pruned = self.prune_directory(pending.pop())
-            pending += pruned.below
+            directory, above = pending.pop()
+            pruned = self.prune_directory(directory)
+            # A damaged directory may be inside itself.
+            ids = (*above, directory.id)
+            pending += [(each, ids) for each in pruned.below if each.id not in ids]
             done = done.followed_by(pruned.report)
             if progress is not None:
                 progress(done)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from commitlog.errors import (
     AccessDenied,
@@ -27,6 +27,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, PruneReport, SyncReport, TrashReport
+from commitlog.namespace.model.keys import Keys
 from commitlog.stores.api import InFlight, Observation, Page
 from commitlog.stores.memory import MemoryStore
 from commitlog.stores.open import open_store
@@ -1171,3 +1172,22 @@ def test_on_s3_and_dynamodb(ministack: Ministack) -> None:
     Auditor(table, LAKE, store).audit()
     table.close()
     store.close()
+
+
+@pytest.mark.parametrize("walk", ["prune", "diff", "sync"])
+def test_a_directory_inside_itself_is_not_walked_again(quick: Place, walk: str) -> None:
+    """A damaged directory record leads back to a directory above. `fsck` reports it."""
+    lake = quick.lake
+    lake.make_directory("a/b")
+    above, below = lake.stat("a").entry, lake.stat("a/b").entry
+    loop = evolve(above, key=Keys(LAKE).entry(below.id, 0, "loop"))
+    quick.table.put(loop.to_item())
+    queries = quick.wire.requests["query"]
+    if walk == "prune":
+        assert lake.bindings.prune().directories == 3
+    elif walk == "diff":
+        assert not list(lake.bindings.diff())
+    else:
+        assert lake.bindings.sync() == SyncReport()
+    assert 0 < quick.wire.requests["query"] - queries < 10
+    assert lake.maintenance.fsck(grace=0).counts
