@@ -171,9 +171,9 @@ def with_progress_bar(body: BinaryIO, size: int | None, label: str) -> Iterator[
 def atomic_file(file: str, *, absent: bool) -> Iterator[BinaryIO]:
     """Open a local file for writing. It appears when it is complete, and not after an error.
 
-    With `absent`, raises `AlreadyExists` if `file` exists. On a file system without hard links (FAT, some
-    of FUSE), an empty file then has the name for a moment, and stays if the process dies then. Without
-    `absent`, raises `FileExistsError` if `file` is a directory, a device or a pipe.
+    With `absent`, raises `AlreadyExists` if `file` exists. On a file system without hard links (as FAT),
+    an empty file then has the name for a moment, and stays if the process dies then. Without `absent`,
+    raises `FileExistsError` if `file` is a directory, a device or a pipe.
     """
     if not absent and os.path.exists(file) and not os.path.isfile(file):
         reason = "it is not a regular file, which could be replaced ('-' is standard output)"
