@@ -1,4 +1,1 @@
-"""SQLite for several threads and processes.
-
-`locking` is fair waiting for the write lock, `fork_safety` closes connections around a fork.
-"""
+"""SQLite for several processes: `locking` is fair waiting for the write lock."""

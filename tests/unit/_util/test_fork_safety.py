@@ -1,4 +1,4 @@
-"""Locks that a child process finds free."""
+"""Locks that a child process finds free. Connections: see the tests of stores and tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from commitlog._util.fork_safety import close_on_fork, fork_safe_lock
 from commitlog.clock import Clock
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import TableSchema
@@ -90,3 +91,36 @@ def test_a_child_process_uses_what_another_thread_had_locked(
             os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         other.result(30)
+
+
+class Connections:
+    """Connections whose users may need a lock.
+
+    Attributes:
+        lock: the lock.
+        was_free: whether it was free when the connections were put away.
+    """
+
+    def __init__(self) -> None:
+        self.lock = fork_safe_lock()
+        self.was_free = False
+        close_on_fork(self)
+
+    def put_away(self) -> None:
+        """See `Closable`."""
+        self.was_free = not self.lock.locked()
+
+    def bring_back(self, *, child: bool) -> None:
+        """See `Closable`."""
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_waits_for_connections_before_it_takes_locks() -> None:
+    """Otherwise it would wait forever for the user of a connection that needs one of the locks."""
+    connections = Connections()
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert connections.was_free
+    assert not connections.lock.locked()
