@@ -29,7 +29,6 @@ from commitlog.commit.mutation import (
 from commitlog.commit.native_committer import NativeCommitter
 from commitlog.commit.probe_cache import ProbeCache, StoredReports
 from commitlog.commit.probe_report import Kind, ProbeReport
-from commitlog.commit.record import MAX_KEY
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import (
     CommitError,
@@ -59,7 +58,7 @@ from commitlog.stores.api import (
     StageWriter,
 )
 from commitlog.stores.body import STAGE_ABOVE, Body, chunks, split_body
-from commitlog.tables.api import Table
+from commitlog.tables.api import MAX_HASH_BYTES, Table
 from commitlog.urls import parse_store_url
 
 __all__ = ["ConditionalStore", "Mode"]
@@ -540,11 +539,11 @@ class ConditionalStore:
     def _choose(self, operation: Operation, condition: Condition, path: str) -> Committer:
         """Return the committer of a call. Raises `NotSupported` and `InvalidPath`; nothing was sent."""
         committer = self._strategy.choose(operation, condition)
-        if committer is self._lease and (size := len(self.key(path).encode())) > MAX_KEY:
+        if committer is self._lease and (size := len(self.key(path).encode())) > MAX_HASH_BYTES:
             raise InvalidPath(
                 f"the key of {path!r} in its store has {size} bytes, and a lease is possible for at most"
-                f" {MAX_KEY}; nothing was sent. Use a shorter path, or a shorter root of a local store;"
-                " or let the store enforce the condition, without a table"
+                f" {MAX_HASH_BYTES}; nothing was sent. Use a shorter path, or a shorter root of a local"
+                " store; or let the store enforce the condition, without a table"
             )
         return committer
 

@@ -17,7 +17,7 @@ from attrs import field, frozen, validators
 from commitlog.errors import CorruptRecord
 from commitlog.tables.api import Absent, Equals, Item, Key, TableCondition, TableSchema
 
-__all__ = ["CREATE", "LEASE_SCHEMA", "LOCK", "LOCKS", "MAX_KEY", "NEVER", "LeaseRecord"]
+__all__ = ["CREATE", "LEASE_SCHEMA", "LOCK", "LOCKS", "NEVER", "LeaseRecord"]
 
 #: The keys of a table of leases.
 LEASE_SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl", use="leases")
@@ -33,9 +33,6 @@ LOCKS = "commitlog-lock:"
 
 #: The `LeaseRecord.ttl` of records that a table must never drop: the last second of the year 9999.
 NEVER = 253_402_300_799
-
-#: Bytes of the longest `LeaseRecord.path`: of a partition key of DynamoDB ("Constraints in DynamoDB").
-MAX_KEY = 2048
 
 #: The attributes that a record may lack, and their types.
 _OPTIONAL = MappingProxyType({"owner": str, "token": int, "holder": str})

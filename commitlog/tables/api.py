@@ -27,6 +27,7 @@ from attrs import field, frozen, validators
 from commitlog.errors import CorruptRecord, NotSupported, PreconditionFailed
 
 __all__ = [
+    "MAX_HASH_BYTES",
     "MAX_TRANSACTION_WRITES",
     "TABLE_FORMAT",
     "TRANSACT_WITHIN",
@@ -65,6 +66,9 @@ TABLE_FORMAT = 1
 
 #: Seconds after a call of `Table.transact` after which it sends nothing any more, nor does anything.
 TRANSACT_WITHIN = 30.0
+
+#: Longest hash key, in bytes of UTF-8.
+MAX_HASH_BYTES = 2048
 
 #: The maximum number of writes in one transaction, a limit of TransactWriteItems.
 MAX_TRANSACTION_WRITES = 100

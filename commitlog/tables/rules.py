@@ -21,6 +21,7 @@ from commitlog.errors import (
     WrongTableSchema,
 )
 from commitlog.tables.api import (
+    MAX_HASH_BYTES,
     MAX_TRANSACTION_WRITES,
     TABLE_FORMAT,
     Absent,
@@ -41,7 +42,6 @@ from commitlog.tables.api import (
 
 __all__ = [
     "MARKER_KEY",
-    "MAX_HASH_BYTES",
     "MAX_INT",
     "MAX_ITEM_BYTES",
     "MAX_RANGE_BYTES",
@@ -74,8 +74,7 @@ T = TypeVar("T")
 MARKER_KEY = "../VERSION"
 #: Largest whole number, either side of zero: N holds 38 digits.
 MAX_INT = 10**38 - 1
-#: Longest hash key and range key, in bytes of UTF-8.
-MAX_HASH_BYTES = 2048
+#: Longest range key, in bytes of UTF-8.
 MAX_RANGE_BYTES = 1024
 #: Largest item: names and values together, strings in UTF-8.
 MAX_ITEM_BYTES = 400 * 1024

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ParamSpec
 
 from commitlog.tables.api import (
+    MAX_HASH_BYTES,
     MAX_TRANSACTION_WRITES,
     TABLE_FORMAT,
     Absent,
@@ -22,7 +23,6 @@ from commitlog.tables.api import (
 )
 from commitlog.tables.rules import (
     MARKER_KEY,
-    MAX_HASH_BYTES,
     MAX_INT,
     MAX_ITEM_BYTES,
     MAX_RANGE_BYTES,
