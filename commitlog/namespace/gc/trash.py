@@ -193,11 +193,11 @@ class TrashEmptier:
             for entry in entries:
                 done.fail(entry.id, error)
             return False
+        except LogRenewed:
+            return False  # the next pass over the trash does it
         except PlanOutdated as error:
             # Another client did it, unless the entry is unchanged: then other records are inconsistent.
-            # After `LogRenewed`, the next pass over the trash does it.
-            is_odd = len(entries) == 1 and not isinstance(error, LogRenewed)
-            if is_odd and self.tree.reread(entries[0]) == entries[0]:
+            if len(entries) == 1 and self.tree.reread(entries[0]) == entries[0]:
                 done.fail(entries[0].id, f"its records do not fit, check the namespace: {error}")
             return False
         return True

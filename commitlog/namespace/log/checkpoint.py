@@ -85,6 +85,10 @@ class Checkpoints:
             ),
         )
 
+    def newest_name(self) -> str:
+        """Return the name of the current checkpoint; "" if the log was never compacted."""
+        return max(self.names(), default="")
+
     def names(self) -> Iterator[str]:
         """Yield the names of the existing checkpoints."""
         yield from (listed.name for listed in self._records.list())

@@ -68,7 +68,7 @@ class LogContents(abc.ABC):
     decided: tuple[Operation, ...] = field(default=(), init=False)
     pending: Inference = field(init=False)
     _digest: str = field(default="", init=False)
-    #: Name of the newest checkpoint before the first read; "" without one.
+    #: Name of the newest checkpoint before the log was read; "" without one.
     _newest_name: str = field(default="", init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -79,7 +79,7 @@ class LogContents(abc.ABC):
 
     def read(self) -> None:
         """Read the log once. Raises the errors of parts that cannot be read; see `refuse`."""
-        self._newest_name = max(self.checkpoints.names(), default="")
+        self._newest_name = self.checkpoints.newest_name()
         self.pending = Inference.of(
             operation
             for operation, _ in parse_changes(self.log.pending(unreadable=self.refuse), self.refuse)
@@ -100,7 +100,7 @@ class LogContents(abc.ABC):
         Otherwise another client has compacted the log meanwhile: it may have removed entries before they
         were read, and they are in a newer checkpoint only.
         """
-        return max(self.checkpoints.names(), default="") == self._newest_name
+        return self.checkpoints.newest_name() == self._newest_name
 
     def decide_pending(self, decide: Callable[[Operation], Decision] | None) -> None:
         """Decide pending operations. Raises `ConfigurationError` if `decide` is needed and missing."""
