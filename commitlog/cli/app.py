@@ -47,7 +47,6 @@ _COMMANDS = MappingProxyType(
             (_STORES, "lease", "leases:lease", "List and break leases."),
             (_STORES, "lock", "lock:lock", "Run a command while holding a lock."),
             (_STORES, "table", "table:table", "Create and describe tables."),
-            (_STORES, "cost", "cost:cost", "Estimate the price of a month of requests."),
             (_STORES, "upload", "objects.uploads:upload", "List and abort incomplete uploads."),
             (_JOBS, "output", "outputs:output", "Show and maintain outputs of jobs."),
             (_JOBS, "ingest", "ingest.commands:ingest", "Show and maintain sources of queries."),

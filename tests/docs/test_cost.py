@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
-from click.testing import CliRunner
-
-from commitlog.cli import main
-from commitlog.cost import US_EAST_1, Usage, operations
-from support.cost_tables import PAGE, filled
+from cost_page import PAGE, filled
+from pricing import US_EAST_1, Usage, operations
 
 
 def test_the_tables_are_up_to_date() -> None:
-    """Write them with ``python tests/support/cost_tables.py``."""
+    """Write them with ``python benchmarks/cost_page.py``."""
     text = PAGE.read_text()
     assert filled(text) == text
-
-
-def test_the_example_prints_what_is_on_the_page() -> None:
-    """The first example has its whole output."""
-    [command, output] = re.findall(r"\$ commitlog (cost .*)\n((?:.*\n)*?)```", PAGE.read_text())[0]
-    done = CliRunner().invoke(main, command.split())
-    assert done.stdout == output
 
 
 def test_the_page_names_the_date_of_the_prices() -> None:

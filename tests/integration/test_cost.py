@@ -1,4 +1,4 @@
-"""The counts of `commitlog.cost` are those of the requests that servers of S3 and DynamoDB receive."""
+"""The counts of `pricing.operations` are those of the requests that servers receive."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 from attrs import asdict, field, frozen
+from pricing import ConditionalWrite, Usage, operations
 
 import commitlog
 from commitlog.aws.sqs import SqsQueue
@@ -17,7 +18,6 @@ from commitlog.clock import SystemClock
 from commitlog.commit import ConditionalStore, ProbeReport
 from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.cost import ConditionalWrite, Usage, operations
 from commitlog.errors import PreconditionFailed
 from commitlog.ingest import INGEST_SCHEMA, IngestSettings
 from commitlog.ingest.rows import ROWS

@@ -1,4 +1,4 @@
-"""The counts of `commitlog.cost.CONTENDERS` are those of ``./run bench cost``."""
+"""The counts of `pricing.CONTENDERS` are those of ``./run bench cost``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pricing import CONTENDERS, Usage, operations
 
-from commitlog.cost import CONTENDERS, Usage, operations
 from commitlog.testing.proxy import Proxy
 from support.project import ROOT, environment
 from support.s3a import hadoop_committer_jars, s3a_jars

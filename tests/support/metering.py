@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pricing import Usage
 
 from commitlog.aws.connections import ConnectionPool
-from commitlog.cost import Usage
 from commitlog.tables.rules import size_of_item
 from support.servers import Ministack
 

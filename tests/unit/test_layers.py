@@ -30,7 +30,6 @@ LAYERS = (
     {"tabular"},
     {"spark", "filesystem", "dask", "iceberg", "lance", "ray"},
     {"testing"},
-    {"cost"},
     {"cli"},
     {"__main__"},
 )

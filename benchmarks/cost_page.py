@@ -1,4 +1,4 @@
-"""The tables of docs/cost.md. ``python tests/support/cost_tables.py`` writes them into the page.
+"""The tables of docs/cost.md. ``.venv/bin/python benchmarks/cost_page.py`` writes them into the page.
 
 A table is below a comment with its name, ``<!-- table: NAME -->``.
 """
@@ -6,29 +6,21 @@ A table is below a comment with its name, ``<!-- table: NAME -->``.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-_TESTS = Path(__file__).parents[1]
-if str(_TESTS) not in sys.path:  # run as a script
-    sys.path[:0] = [str(_TESTS), str(_TESTS.parent)]
+from pricing import CONTENDERS, US_EAST_1, ConditionalWrite, Usage, operations
 
-from commitlog.cost import (  # noqa: E402
-    CONTENDERS,
-    US_EAST_1,
-    ConditionalWrite,
-    Usage,
-    Workload,
-    operations,
-)
-from commitlog.outputs import Visibility  # noqa: E402
-from support.project import ROOT  # noqa: E402
+from commitlog.outputs import Visibility
 
 __all__ = ["PAGE", "filled", "tables"]
 
-PAGE = ROOT / "docs" / "cost.md"
+PAGE = Path(__file__).parents[1] / "docs" / "cost.md"
+
+#: Bytes that DynamoDB adds to each stored item, see
+#: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html.
+_ITEM_OVERHEAD = 100
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n\n)((?:\|.*\n)*)\n?")
 
@@ -155,15 +147,14 @@ def _ingest() -> list[str]:
 
 
 def _million_objects(files: int, keys: int, notified: bool) -> str:
-    month = Workload(objects=1_000_000, epoch_files=files, listed_keys=keys, notified=notified)
-    [line] = month.lines()
-    return f"{US_EAST_1.dollars(line.usage):,.2f}"
+    epoch = operations.ingest_epoch(files, listed_keys=keys, notified=notified)
+    return _million(1 / files * epoch)
 
 
 def _storage() -> list[str]:
     rows = []
     for names in (0, 1_000_000, 100_000_000):
-        stored = Workload(stored_names=names).stored_bytes
+        stored = names * (operations.ENTRY_BYTES + _ITEM_OVERHEAD)
         cells = [
             US_EAST_1.storage_dollars(stored),
             US_EAST_1.storage_dollars(stored + US_EAST_1.dynamodb_free_gb * 10**9)

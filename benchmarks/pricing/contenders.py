@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from commitlog.cost.usage import Usage
+from pricing.usage import Usage
 
 __all__ = ["CONTENDERS"]
 

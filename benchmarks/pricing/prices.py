@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from math import inf
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from attrs import field, fields, frozen, validators
+from attrs import field, frozen, validators
 
-from commitlog.cost.usage import Usage
 from commitlog.errors import ConfigurationError
+from pricing.usage import Usage
 
 __all__ = ["US_EAST_1", "Billing", "PriceTable"]
 
@@ -27,12 +26,6 @@ _GB = 10**9
 
 def _price() -> Any:
     return field(converter=float, validator=[validators.ge(0.0), validators.lt(inf)])
-
-
-def _texts(value: Mapping[str, str]) -> Mapping[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
-        raise TypeError(f"sources must be an object of texts, not {value!r}")
-    return MappingProxyType(dict(value))
 
 
 @frozen(kw_only=True)
@@ -57,7 +50,7 @@ class PriceTable:
 
     region: str = field(validator=validators.instance_of(str))
     date: str = field(validator=[validators.instance_of(str), validators.matches_re(r"\d{4}-\d\d-\d\d")])
-    sources: Mapping[str, str] = field(converter=_texts)
+    sources: Mapping[str, str] = field(converter=MappingProxyType)
     s3_put_per_thousand: float = _price()
     s3_get_per_thousand: float = _price()
     dynamodb_write_per_million: float = _price()
@@ -68,38 +61,6 @@ class PriceTable:
     dynamodb_free_gb: float = _price()
     dynamodb_pitr_gb_month: float = _price()
     sqs_per_million: float = _price()
-
-    @classmethod
-    def from_json(cls, text: str) -> PriceTable:
-        """Return the table that `to_json` has written, or that was edited since.
-
-        Raises `ConfigurationError` if the text is not JSON, if a price is missing or no number of 0 or
-        more, or if there is a name that no price has.
-        """
-        try:
-            values = json.loads(text)
-        except ValueError as error:
-            raise ConfigurationError(f"the price table is not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise ConfigurationError("the price table must be a JSON object: see --print-prices")
-        names = {each.name for each in fields(cls)}
-        wrong = sorted(names ^ values.keys())
-        if wrong:
-            problem = "lacks" if wrong[0] in names else "has the unknown price"
-            raise ConfigurationError(f"the price table {problem} {wrong[0]!r}: see --print-prices")
-        try:
-            return cls(**values)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"the price table is wrong: {error.args[0]}") from error
-
-    def to_json(self) -> str:
-        """Return the table as JSON.
-
-        >>> PriceTable.from_json(US_EAST_1.to_json()) == US_EAST_1
-        True
-        """
-        values = {each.name: getattr(self, each.name) for each in fields(type(self))}
-        return json.dumps({**values, "sources": dict(self.sources)}, indent=2)
 
     def dollars(
         self, usage: Usage, *, billing: Billing = "on-demand", utilization: float = 0.7

@@ -17,7 +17,6 @@ from typing import Literal, TypeAlias
 
 from attrs import fields
 
-from commitlog.cost.usage import Usage
 from commitlog.errors import ConfigurationError
 from commitlog.ingest import IngestSettings
 from commitlog.namespace import RequestCounts
@@ -25,6 +24,7 @@ from commitlog.outputs import Visibility
 from commitlog.outputs.checkpoints import INTERVAL
 from commitlog.outputs.manifest import MANIFEST_FILES
 from commitlog.outputs.pending import INLINE_FILES
+from pricing.usage import Usage
 
 __all__ = [
     "ENTRY_BYTES",
