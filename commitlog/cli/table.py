@@ -1,4 +1,4 @@
-"""The commands ``table create``, ``describe`` and ``set-capacity``."""
+"""The commands ``table create`` and ``table describe``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from types import MappingProxyType
 import click
 
 from commitlog.cli.connection import Connection, table_options
-from commitlog.cli.exit_status import Exit
 from commitlog.cli.output import json_option, moment, print_columns, print_json, printable
 from commitlog.urls import parse_table_url
 
@@ -126,41 +125,3 @@ def describe(connection: Connection, url: str, json: bool) -> None:
             *(("tag", printable(f"{key}={value}")) for key, value in sorted((known.tags or {}).items())),
         ]
     )
-
-
-@table.command("set-capacity", short_help="Show how to set the capacity of a table.")
-@click.argument("url")
-@click.option("--read", type=click.IntRange(1), help="Read capacity units, as in S3Guard.")
-@click.option("--write", type=click.IntRange(1), help="Write capacity units, as in S3Guard.")
-@json_option
-@table_options
-def set_capacity(
-    connection: Connection, url: str, read: int | None, write: int | None, json: bool
-) -> None:
-    """Show how to set the capacity of the table URL. Nothing is changed.
-
-    The command exists for users of "hadoop s3guard set-capacity". Tables that "table create" makes are
-    billed on demand and have no capacity to set; the exit status is then 0. For a table with provisioned
-    capacity, the command prints the command of the AWS CLI that changes it, and the exit status is 1.
-
-    \b
-    Example:
-      commitlog table set-capacity dynamodb://commits
-    """
-    known = connection.leases(url).describe()
-    name = parse_table_url(known.url).name
-    units = f"ReadCapacityUnits={read or 'N'},WriteCapacityUnits={write or 'N'}"
-    message = {
-        "on-demand": "billed on demand: there is no capacity to set",
-        "provisioned": (
-            "provisioned, and nothing was changed. To bill it on demand: aws dynamodb update-table"
-            f" --table-name {name} --billing-mode PAY_PER_REQUEST. To keep it provisioned: aws dynamodb"
-            f" update-table --table-name {name} --provisioned-throughput {units}"
-        ),
-    }.get(known.billing or "", "not a table of DynamoDB: there is no capacity to set")
-    if json:
-        print_json({"url": known.url, "billing": known.billing, "message": message})
-    else:
-        click.echo(f"{printable(known.url)} is {message}")
-    provisioned = known.billing == "provisioned"
-    click.get_current_context().exit(Exit.FAILED if provisioned else Exit.DONE)

@@ -35,6 +35,9 @@ _WITHOUT = MappingProxyType(
         "rmr": "use 'rm -r'",
         "lsr": "use 'ls -R'",
         "dus": "use 'du -s'",
+        "count": "use 'du -s', and '--json' for the number of directories",
+        "head": "use 'cat', and head(1)",
+        "getmerge": "use 'cat', and redirect its output",
     }
 )
 
@@ -44,17 +47,13 @@ _COMMANDS = MappingProxyType(
         target.partition(":")[2]: LazyCommand(f"commitlog.cli.fs.{target}", short_help, section)
         for section, target, short_help in (
             (_READ, "listing:ls", "List directories."),
-            (_READ, "listing:tree", "Draw directories as trees."),
             (_READ, "listing:find", "Find files and directories by name."),
             (_READ, "listing:test", "Test a path, with the result as exit status."),
             (_READ, "status:stat", "Show the status of files and directories."),
             (_READ, "listing:du", "Show the size of directories."),
-            (_READ, "listing:count", "Count directories, files and bytes."),
             (_READ, "download:cat", "Write files to standard output."),
-            (_READ, "download:head", "Write the first bytes of files."),
             (_READ, "download:tail", "Write the last bytes of files."),
             (_READ, "download:get", "Download files and directories."),
-            (_READ, "download:getmerge", "Download files into one."),
             (_WRITE, "upload:put", "Upload files and directories."),
             (_WRITE, "upload:cp", "Copy files and directories."),
             (_WRITE, "changes:mv", "Move or rename files and directories."),

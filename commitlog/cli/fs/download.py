@@ -1,4 +1,4 @@
-"""The commands ``fs cat``, ``head``, ``tail``, ``get`` and ``getmerge``, which read content."""
+"""The commands ``fs cat``, ``tail`` and ``get``, which read content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
 from functools import partial
 from itertools import chain
-from typing import TypeVar
 
 import click
 
@@ -24,11 +23,9 @@ from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
 from commitlog.stores.body import write_block
 from commitlog.transfer import BLOCK_SIZE, Advance
 
-__all__ = ["cat", "get", "getmerge", "head", "tail"]
+__all__ = ["cat", "get", "tail"]
 
-R = TypeVar("R")
-
-#: The number of bytes that "head" and "tail" write by default, as in Hadoop.
+#: The number of bytes that "tail" writes by default, as in Hadoop.
 _DEFAULT_BYTES = 1024
 
 
@@ -55,34 +52,16 @@ def cat(connection: Connection, urls: tuple[str, ...]) -> None:
     failures.exit()
 
 
-def _bytes_option(command: Callable[..., R]) -> Callable[..., R]:
-    return click.option(
-        "--bytes",
-        "size",
-        type=click.IntRange(min=0),
-        default=_DEFAULT_BYTES,
-        show_default=True,
-        help="Number of bytes to write.",
-    )(command)
-
-
 @click.command()
 @urls_argument
-@_bytes_option
-@namespace_options
-def head(connection: Connection, urls: tuple[str, ...], size: int) -> None:
-    """Write the first bytes of files to standard output. Only these bytes are read.
-
-    \b
-    Example:
-      commitlog fs head --bytes 100 commitlog://lake/a.csv
-    """
-    _write_parts(connection, urls, lambda total: (0, min(size, total)))
-
-
-@click.command()
-@urls_argument
-@_bytes_option
+@click.option(
+    "--bytes",
+    "size",
+    type=click.IntRange(min=0),
+    default=_DEFAULT_BYTES,
+    show_default=True,
+    help="Number of bytes to write.",
+)
 @namespace_options
 def tail(connection: Connection, urls: tuple[str, ...], size: int) -> None:
     """Write the last bytes of files to standard output. Only these bytes are read.
@@ -93,12 +72,10 @@ def tail(connection: Connection, urls: tuple[str, ...], size: int) -> None:
     Example:
       commitlog fs tail commitlog://lake/a.csv
     """
-    _write_parts(connection, urls, lambda total: (max(0, total - size), total))
 
+    def part(total: int) -> tuple[int, int]:
+        return max(0, total - size), total
 
-def _write_parts(
-    connection: Connection, urls: tuple[str, ...], part: Callable[[int], tuple[int, int]]
-) -> None:
     failures = FailureCollector()
     for url in urls:
         with failures.collect(url):
@@ -109,51 +86,6 @@ def _write_parts(
                             sys.stdout.buffer.write(block)
                     sys.stdout.buffer.flush()
     failures.exit()
-
-
-@click.command()
-@click.argument("urls", metavar="URL...", nargs=-1, required=True)
-@click.argument("local")
-@click.option("-nl", "--newline", is_flag=True, help="Write a newline after each file.")
-@click.option("-skip-empty-file", "--skip-empty", is_flag=True, help="Skip empty files.")
-@click.option("-f", "--force", is_flag=True, help="Replace LOCAL.")
-@namespace_options
-def getmerge(
-    connection: Connection,
-    urls: tuple[str, ...],
-    local: str,
-    newline: bool,
-    skip_empty: bool,
-    force: bool,
-) -> None:
-    """Download files, and the files directly in directories, into one file LOCAL.
-
-    The files are joined in the order of the URLs; the files of a directory are sorted by name. LOCAL
-    appears when it is complete; "-" is standard output.
-
-    \b
-    Example:
-      commitlog fs getmerge commitlog://lake/events events.csv
-    """
-    sources = [each for url in urls for each in matches(connection, url)]
-    if local != "-" and not force and os.path.lexists(local):
-        raise AlreadyExists(f"{local!r} already exists; --force replaces it")
-    with (
-        nullcontext(sys.stdout.buffer)
-        if local == "-"
-        else atomic_file(local, absent=not force) as target
-    ):
-        for each in sources:
-            files = each.namespace.list(each.path) if each.is_directory else iter([each.matched])
-            for status in files:
-                if status.is_directory or (skip_empty and not status.size):
-                    continue
-                with closing(read_file(each.namespace, status.path)) as blocks:
-                    for block in blocks:
-                        write_block(target, block)
-                if newline:
-                    target.write(b"\n")
-        target.flush()
 
 
 def _file(at: Match) -> Match:

@@ -1,4 +1,4 @@
-"""The commands ``fs ls``, ``find``, ``tree``, ``test``, ``du`` and ``count``, which read names."""
+"""The commands ``fs ls``, ``find``, ``test`` and ``du``, which read names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from commitlog.cli.output import (
     no_letter_r,
     print_json,
     printable,
-    readable,
     size_of,
 )
 from commitlog.errors import NotFound
@@ -39,7 +38,7 @@ from commitlog.errors import NotFound
 if TYPE_CHECKING:
     from commitlog.namespace import Namespace, Status, Summary
 
-__all__ = ["count", "du", "find", "ls", "test", "tree"]
+__all__ = ["du", "find", "ls", "test"]
 
 #: The number of files and directories between two progress reports: one page of a listing.
 _REPORT_INTERVAL = 1000
@@ -238,76 +237,6 @@ def _at_and_below(at: Match) -> Iterator[Status]:
 
 @click.command()
 @urls_argument
-@click.option("-L", "--level", type=click.IntRange(min=1), help="Maximum depth.")
-@click.option("--directories", is_flag=True, help="Show only directories.")
-@human_option
-@json_option
-@namespace_options
-def tree(
-    connection: Connection,
-    urls: tuple[str, ...],
-    level: int | None,
-    directories: bool,
-    human: bool,
-    json: bool,
-) -> None:
-    """Draw directories as trees, line by line as they are read. With --human, show file sizes, too.
-
-    \b
-    Example:
-      commitlog fs tree commitlog://lake
-    """
-    failures = FailureCollector()
-    for url in urls:
-        with failures.collect(url):
-            for each in matches(connection, url):
-                if json:
-                    for _, status in _drawn(each, level, directories=directories):
-                        print_json(status_record(each.namespace, status))
-                    continue
-                click.echo(printable(each.url))
-                files = folders = 0
-                if each.is_directory:
-                    for depth, status in _drawn(each, level, directories=directories):
-                        size = "" if status.is_directory or not human else readable(status.size)
-                        name = printable(status.name) + "/" * status.is_directory
-                        click.echo(f"{depth}{name}" + (f"  ({size})" if size else ""))
-                        files += not status.is_directory
-                        folders += status.is_directory
-                counts = [f"{folders} directories"] + [f"{files} files"] * (not directories)
-                click.echo(", ".join(counts))
-    failures.exit()
-
-
-def _drawn(at: Match, level: int | None, *, directories: bool) -> Iterator[tuple[str, Status]]:
-    """Yield the files and directories below a directory, each with the lines to draw before it."""
-
-    def entries(path: str) -> Iterator[tuple[Status, bool]]:
-        """Yield the entries of a directory, each with whether it is the last."""
-        before: Status | None = None
-        for status in at.namespace.list(path):
-            if directories and not status.is_directory:
-                continue
-            if before is not None:
-                yield before, False
-            before = status
-        if before is not None:
-            yield before, True
-
-    pending = [("", entries(at.path))]
-    while pending:
-        indent, rest = pending[-1]
-        status, last = next(rest, (None, False))
-        if status is None:
-            pending.pop()
-            continue
-        yield indent + ("└── " if last else "├── "), status
-        if status.is_directory and (level is None or len(pending) < level):
-            pending.append((indent + ("    " if last else "│   "), entries(status.path)))
-
-
-@click.command()
-@urls_argument
 @click.option("-s", "--summarize", is_flag=True, help="Print one total for each URL.")
 @human_option
 @json_option
@@ -336,36 +265,6 @@ def du(connection: Connection, urls: tuple[str, ...], summarize: bool, human: bo
                     else:
                         size = size_of(total.bytes, human=human)
                         click.echo(f"{size:>14}  {total.files:>10}  {printable(at)}")
-    failures.exit()
-
-
-@click.command()
-@urls_argument
-@click.option("-v", "--header", is_flag=True, help="Print the names of the columns first.")
-@human_option
-@json_option
-@namespace_options
-def count(connection: Connection, urls: tuple[str, ...], header: bool, human: bool, json: bool) -> None:
-    """Show the number of directories, files and bytes at and below each URL, itself included.
-
-    \b
-    Example:
-      commitlog fs count commitlog://lake/events
-    """
-    failures = FailureCollector()
-    if header and not json:
-        click.echo(f"{'DIRECTORIES':>12}  {'FILES':>12}  {'BYTES':>18}  URL")
-    for url in urls:
-        with failures.collect(url):
-            for each in matches(connection, url):
-                total = _summed(each.namespace, each.matched)
-                if json:
-                    counts = {"files": total.files, "directories": total.directories}
-                    print_json({"url": each.url, "bytes": total.bytes, **counts})
-                else:
-                    size = size_of(total.bytes, human=human)
-                    line = f"{total.directories:>12}  {total.files:>12}  {size:>18}"
-                    click.echo(f"{line}  {printable(each.url)}")
     failures.exit()
 
 

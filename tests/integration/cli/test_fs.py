@@ -94,7 +94,6 @@ def test_human_readable_sizes(desk: Desk) -> None:
     desk.fill(a=b"x" * 1536)
     assert "1.5 KiB" in desk.ok("fs", "ls", "-h", URL)
     assert "1.5 KiB" in desk.ok("fs", "du", "-h", URL)
-    assert "(1.5 KiB)" in desk.ok("fs", "tree", "-h", URL)
 
 
 def test_json_keys_are_stable(desk: Desk) -> None:
@@ -111,7 +110,7 @@ def test_json_keys_are_stable(desk: Desk) -> None:
     assert used == {"url": f"{URL}/a", "bytes": 2, "files": 1, "directories": 1}
 
 
-@pytest.mark.parametrize("command", [["ls", "-R"], ["tree"], ["tree", "--directories"]])
+@pytest.mark.parametrize("command", [["ls", "-R"], ["find"]])
 def test_listings_are_streamed(desk: Desk, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
     """A long listing is not held in memory: few entries are read before they are printed."""
     with desk.open() as lake:
@@ -124,7 +123,7 @@ def test_listings_are_streamed(desk: Desk, monkeypatch: pytest.MonkeyPatch, comm
         nonlocal taken
         for entry in entries(self, *how, **more):
             taken += 1
-            assert taken - printed <= 4  # one on each level, to know which is the last
+            assert taken - printed <= 4
             yield entry
 
     def reported(*what: Any, **how: Any) -> None:
@@ -138,7 +137,7 @@ def test_listings_are_streamed(desk: Desk, monkeypatch: pytest.MonkeyPatch, comm
     assert taken == 41
 
 
-@pytest.mark.parametrize("command", [["ls", "-R"], with_all(["tree"]), with_all(["du"])])
+@pytest.mark.parametrize("command", [["ls", "-R"], with_all(["du"])])
 def test_a_closed_pipe_ends_a_listing(desk: Desk, command: list[str]) -> None:
     """As with ``| head``: the status is 141, without a message, and the rest is not listed."""
     with desk.open() as lake:
@@ -224,27 +223,6 @@ def test_du_prints_totals(desk: Desk) -> None:
     ]
 
 
-def test_tree_draws_directories(desk: Desk) -> None:
-    """-L limits the depth, and --directories leaves files out."""
-    desk.fill(a__c__y=b"", a__x=b"", b=b"")
-    assert desk.ok("fs", "tree", URL).splitlines() == [
-        f"{URL}/",
-        "├── a/",
-        "│   ├── c/",
-        "│   │   └── y",
-        "│   └── x",
-        "└── b",
-        "2 directories, 3 files",
-    ]
-    assert desk.ok("fs", "tree", "-L", "1", URL).splitlines()[1:3] == ["├── a/", "└── b"]
-    assert desk.ok("fs", "tree", "--directories", URL).splitlines()[1:] == [
-        "└── a/",
-        "    └── c/",
-        "2 directories",
-    ]
-    assert desk.ok("fs", "tree", f"{URL}/b").splitlines() == [f"{URL}/b", "0 directories, 0 files"]
-
-
 @pytest.mark.parametrize(
     ("pattern", "wanted"),
     [
@@ -317,7 +295,7 @@ def test_missing_files_are_reported_and_others_processed(desk: Desk) -> None:
     done = desk.run("fs", "ls", "-C", f"{URL}/none", f"{URL}/x*", f"{URL}/a")
     assert (done.exit_code, done.stdout) == (1, f"{URL}/a\n")
     assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [f"{URL}/none", f"{URL}/x*"]
-    for command in ("cat", "stat", "du", "tree", "rm", "mv"):
+    for command in ("cat", "stat", "du", "rm", "mv"):
         target = [f"{URL}/b"] if command == "mv" else []
         assert (
             f"{URL}/none" in desk.refused(1, "fs", command, f"{URL}/none", *target) or command == "cat"
@@ -330,7 +308,7 @@ def test_control_characters_in_names_are_escaped(desk: Desk) -> None:
     with desk.open() as lake:
         lake.write("a\u202eb", b"")
         lake.write("c\x9bd", b"")
-    for command in ("ls", "du", "tree", "stat"):
+    for command in ("ls", "du", "find", "stat"):
         shown = desk.ok("fs", command, f"{URL}/*") + desk.ok("fs", command, URL)
         assert "\u202e" not in shown and "\x9b" not in shown
     assert [each["path"] for each in desk.lines("fs", "ls", URL)] == ["a\u202eb", "c\x9bd"]

@@ -69,10 +69,10 @@ def test_an_existing_table_is_no_error(tmp_path: Path) -> None:
     assert "exists already" in run("table", "create", url).stdout
 
 
-def test_capacity_and_tags_of_a_table(
+def test_billing_and_tags_of_a_table(
     ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new table is on demand. For a provisioned one, the command only prints how to change it."""
+    """A new table is on demand. Tags are set again."""
     for name, value in (
         ("ACCESS_KEY_ID", "test"),
         ("SECRET_ACCESS_KEY", "test"),
@@ -80,30 +80,12 @@ def test_capacity_and_tags_of_a_table(
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
     service = ("--endpoint-url", ministack.endpoint_url, "--region", "us-east-1")
-    url, other = (f"dynamodb://t{uuid.uuid4().hex}" for _ in range(2))
+    url = f"dynamodb://t{uuid.uuid4().hex}"
     assert run("table", "create", url, "--tag", "team=a=b", "--tag", "cost=7", *service).exit_code == 0
     assert run("table", "create", url, "--tag", "cost=8", *service).exit_code == 0
     [info] = lines(run("table", "describe", url, "--json", *service))
     assert (info["billing"], info["tags"]) == ("on-demand", {"team": "a=b", "cost": "8"})
     assert "team=a=b" in run("table", "describe", url, *service).stdout
-    assert "no capacity to set" in run("table", "set-capacity", url, "--read", "5", *service).stdout
-
-    client = ministack.client("dynamodb")
-    client.create_table(
-        TableName=other.removeprefix("dynamodb://"),
-        AttributeDefinitions=[
-            {"AttributeName": name, "AttributeType": "S"} for name in ("path", "etag")
-        ],
-        KeySchema=[
-            {"AttributeName": "path", "KeyType": "HASH"},
-            {"AttributeName": "etag", "KeyType": "RANGE"},
-        ],
-        ProvisionedThroughput={"ReadCapacityUnits": 5, "WriteCapacityUnits": 5},
-    )
-    done = run("table", "set-capacity", other, "--read", "9", *service)
-    assert done.exit_code == 1 and "ReadCapacityUnits=9,WriteCapacityUnits=N" in done.stdout
-    left = client.describe_table(TableName=other.removeprefix("dynamodb://"))["Table"]
-    assert left["ProvisionedThroughput"]["ReadCapacityUnits"] == 5
 
 
 def test_invalid_tags_are_refused(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_human_readable_sizes_of_objects(tmp_path: Path) -> None:
 
 def test_commands_with_a_dash(desk: Desk, here: Path) -> None:
     """Hadoop's spelling of commands is accepted."""
-    for words in (["ls", "-R"], ["du", "-s"], ["count"], ["cat"], ["stat", "--format", "%n"]):
+    for words in (["ls", "-R"], ["du", "-s"], ["cat"], ["stat", "--format", "%n"]):
         target = f"{URL}/c" if words[0] == "cat" else URL
         assert desk.ok("fs", f"-{words[0]}", *words[1:], target) == desk.ok("fs", *words, target)
     assert desk.ok("fs", "--literal", "-ls", "-C", f"{URL}/a") == desk.ok("fs", "ls", "-C", f"{URL}/a")
@@ -117,7 +117,9 @@ def test_commands_with_a_dash(desk: Desk, here: Path) -> None:
         assert desk.ok("fs", *words).startswith("Usage: ")
 
 
-@pytest.mark.parametrize("name", ["chmod", "setrep", "appendToFile", "expunge", "rmr", "createSnapshot"])
+@pytest.mark.parametrize(
+    "name", ["chmod", "setrep", "appendToFile", "count", "expunge", "getmerge", "rmr", "createSnapshot"]
+)
 def test_unsupported_commands_have_a_reason(name: str) -> None:
     """With and without a dash. The status is that of wrong usage."""
     for words in (["fs", f"-{name}", URL], ["fs", name, URL]):
@@ -126,26 +128,11 @@ def test_unsupported_commands_have_a_reason(name: str) -> None:
         assert f"command '{name}' is not supported: " in done.stderr
 
 
-def test_count(desk: Desk) -> None:
-    """Directories, files and bytes, the directory itself included, as in Hadoop."""
-    assert desk.ok("fs", "count", f"{URL}/a", f"{URL}/c").split() == [
-        *("2", "3", "4", f"{URL}/a"),
-        *("0", "1", "3000", f"{URL}/c"),
-    ]
-    head, line = desk.ok("fs", "count", "-vh", URL).splitlines()
-    assert head.split() == ["DIRECTORIES", "FILES", "BYTES", "URL"]
-    assert "2.9 KiB" in line
-    assert desk.lines("fs", "count", f"{URL}/a") == [
-        {"url": f"{URL}/a", "bytes": 4, "files": 3, "directories": 2}
-    ]
-
-
-def test_head_and_tail(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tail(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kilobyte or the requested number of bytes. Nothing else is read."""
     body = b"0123456789" * 300
-    assert desk.run("fs", "head", f"{URL}/c").stdout_bytes == body[:1024]
     assert desk.run("fs", "tail", f"{URL}/c").stdout_bytes == body[-1024:]
-    assert desk.run("fs", "head", "--bytes", "5", f"{URL}/c", f"{URL}/a/x").stdout_bytes == b"012341\n"
+    assert desk.run("fs", "tail", "--bytes", "5", f"{URL}/c", f"{URL}/a/x").stdout_bytes == b"567891\n"
     assert desk.run("fs", "tail", "--bytes", "0", f"{URL}/c").stdout_bytes == b""
     assert "directory" in desk.refused(1, "fs", "tail", f"{URL}/a")
     desk.refused(2, "fs", "tail", "-f", f"{URL}/c")
@@ -161,18 +148,6 @@ def test_find(desk: Desk) -> None:
     assert desk.ok("fs", "find", URL, "-iname", "X").split() == [every[4]]
     assert desk.ok("fs", "find", f"{URL}/a", "-name", "x", "-print0") == f"{URL}/a/x\0"
     assert [each["url"] for each in desk.lines("fs", "find", URL, "-name", "z")] == [every[3]]
-
-
-def test_getmerge(desk: Desk, here: Path) -> None:
-    """Files, and the files of a directory, become one file, which appears when it is complete."""
-    desk.ok("fs", "-getmerge", f"{URL}/a", f"{URL}/a/x", "merged")
-    assert (here / "merged").read_bytes() == b"1\n221\n"
-    assert "--force" in desk.refused(3, "fs", "getmerge", f"{URL}/a", "merged")
-    desk.ok("fs", "getmerge", "-f", "-nl", "-skip-empty-file", f"{URL}/a/b", f"{URL}/a", "merged")
-    assert (here / "merged").read_bytes() == b"1\n\n22\n"
-    desk.refused(1, "fs", "getmerge", f"{URL}/a", f"{URL}/none", "other")
-    assert os.listdir(here) == ["merged"]
-    assert desk.run("fs", "getmerge", "-nl", f"{URL}/a/y", "-").stdout_bytes == b"22\n"
 
 
 def test_rmdir(desk: Desk) -> None:
@@ -296,8 +271,7 @@ def test_dry_runs_on_files_change_nothing(desk: Desk, here: Path) -> None:
 _WITHOUT_JSON = {
     *("commitlog", "commitlog table", "commitlog fs", "commitlog ingest", "commitlog namespace"),
     *("commitlog upload", "commitlog output", "commitlog lease", "commitlog spark"),
-    *("commitlog cat", "commitlog fs cat", "commitlog fs head", "commitlog fs tail"),
-    *("commitlog fs getmerge", "commitlog fs test"),
+    *("commitlog cat", "commitlog fs cat", "commitlog fs tail", "commitlog fs test"),
 }
 
 
@@ -345,7 +319,7 @@ def test_results_of_changes_are_json(desk: Desk, here: Path) -> None:
     }
     assert desk.lines("fs", "rmdir", f"{URL}/m")[0]["type"] == "directory"
     assert desk.lines("fs", "get", f"{URL}/a/y", "y") == [{"url": f"{URL}/a/y", "file": "y", "size": 2}]
-    assert [each["path"] for each in desk.lines("fs", "tree", f"{URL}/a")] == [
+    assert [each["path"] for each in desk.lines("fs", "ls", "-R", f"{URL}/a")] == [
         "a/b",
         "a/b/z",
         "a/x",
@@ -366,7 +340,7 @@ def test_results_of_changes_are_json(desk: Desk, here: Path) -> None:
     [
         ("commitlog na", "namespace"),
         ("commitlog output rec", "recover"),
-        ("commitlog fs getm", "getmerge"),
+        ("commitlog fs mkd", "mkdir"),
         ("commitlog fs rm --dry", "--dry-run"),
     ],
 )
