@@ -76,7 +76,7 @@ def plan(
     for file in files:
         of = kind(file)
         if of is not None and file.size < SMALL * target_bytes:
-            key = of, tuple(file.partition.items())
+            key = of, file.partition_key
             group, size = last.get(key, ([], 0))
             if size + file.size > target_bytes or not group:
                 group, size = [], 0

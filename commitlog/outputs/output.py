@@ -885,7 +885,7 @@ class Output:
         if job.mode == "overwrite":
             yield from self.foreign()
         elif job.mode == "overwrite-partitions":
-            partitions = {tuple(file.partition.items()): file.partition for file in files}
+            partitions = {frozenset(file.partition.items()): file.partition for file in files}
             directories = {_directory_of(job, file) for file in files}
             for file in self.foreign(directories):
                 if lies_in(file.path, partitions.values()):

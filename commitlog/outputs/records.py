@@ -98,6 +98,11 @@ class DataFile:
         )
 
     @property
+    def partition_key(self) -> frozenset[tuple[str, str | None]]:
+        """The partition as a key: the values of the columns, in whichever order they are given."""
+        return frozenset(self.partition.items())
+
+    @property
     def hidden(self) -> bool:
         """True if only the log shows the file."""
         return self.path.startswith(join(HIDDEN, ""))

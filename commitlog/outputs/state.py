@@ -126,6 +126,6 @@ class State:
         if record.mode == "overwrite":
             return list(self.files.values())
         if record.mode == "overwrite-partitions":
-            partitions = {tuple(file.partition.items()) for file in added.values()}
-            return [f for f in self.files.values() if tuple(f.partition.items()) in partitions]
+            partitions = {file.partition_key for file in added.values()}
+            return [file for file in self.files.values() if file.partition_key in partitions]
         return []

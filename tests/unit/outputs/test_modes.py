@@ -23,6 +23,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.outputs import Batch, ExpiryRecord, Job, Mode, Output
+from commitlog.outputs.compaction import plan
 from commitlog.outputs.job import HIDDEN
 from commitlog.stores import ObjectData, ObjectStore
 from commitlog.stores.memory import MemoryStore
@@ -79,6 +80,24 @@ def test_an_overwrite_of_partitions_keeps_the_others(place: Place) -> None:
         add_job(output, "a", 0, 1, 2)
         add_job(output, "b", 1, 3, mode="overwrite-partitions")
         assert content(output) == listed(store) == ["a 0", "a 2", "b 1", "b 3"]
+
+
+def test_a_partition_is_known_by_its_values_in_any_order() -> None:
+    """A job that gives the columns in another order overwrites the same partition, and merges in it."""
+    output = open_output(MemoryStore())
+    orders = ({"a": "1", "b": None}, {"b": None, "a": "1"})
+
+    def add(job_id: str, partition: Mapping[str, str | None], mode: Mode) -> None:
+        job = output.begin(job_id, mode=mode)
+        path = "a=1/b=2/" + job.file_name(0, suffix=".txt")
+        output.commit(job, [output.stage(job, path, job_id.encode(), partition=partition)])
+
+    for number, partition in enumerate((*orders, *orders)):
+        add(f"job-{number}", partition, "overwrite-partitions")
+        assert content(output) == [f"job-{number}"]
+    add("more", orders[0], "append")
+    [group] = plan(output.snapshot().files, kind=lambda _file: "text")
+    assert len(group.files) == 2
 
 
 def test_an_overwrite_without_files_empties_the_output_or_no_partition() -> None:
