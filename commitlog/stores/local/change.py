@@ -20,7 +20,7 @@ from commitlog.errors import (
 )
 from commitlog.stores.api import Condition, IfAbsent, IfMatch, same_etag
 from commitlog.stores.local.index import Row, Transaction, Upload, etag_of
-from commitlog.stores.local.scratch import Base
+from commitlog.stores.local.scratch import Base, PrivateFile
 
 __all__ = ["Change", "changed", "no_upload", "tidy"]
 
@@ -42,35 +42,41 @@ class Change:
     transaction: Transaction
     left: list[tuple[int, str]] = field(factory=list)
 
-    def row_of(self, file: str, parts: tuple[str, ...], upload_id: str | None) -> Row:
+    def row_of(self, file: PrivateFile, parts: tuple[str, ...], upload_id: str | None) -> Row:
         """Return the row of a complete private body; raise `NotFound` if there is no such upload."""
         if upload_id is not None:
             upload = self.transaction.upload(upload_id)
             if upload is None or upload.path != "/".join(parts):
                 raise no_upload(parts)
-        with suppress(FileNotFoundError):
-            row = self._row(os.lstat(file))
-            if row is not None:
-                return row
-        raise no_upload(parts)
+        found = self.base.look(file)
+        row = None if found is None else self._row(found)
+        if row is None:
+            raise no_upload(parts)
+        return row
 
-    def place(self, file: str, parts: tuple[str, ...], condition: Condition | None) -> None:
+    def place(self, file: PrivateFile, parts: tuple[str, ...], condition: Condition | None) -> None:
         """Give a private body its visible name, if the condition holds for the present file."""
         self._check_nested(parts)
-        body, old = os.lstat(file), self.base.tree.stat(parts)
+        body, old = self.base.look(file), self.base.tree.stat(parts)
+        if body is None:
+            raise no_upload(parts)
         if old is not None and not stat.S_ISREG(old.st_mode):
             raise InvalidPath(
                 f"{'/'.join(parts)!r} is a directory: a local directory cannot hold both 'a' and 'a/b'"
             )
         self._check(parts, old, condition)
-        with self.base.tree.made_directory(parts[:-1]) as parent:
+        with (
+            self.base.private(file.directory) as private,
+            self.base.tree.made_directory(parts[:-1]) as parent,
+        ):
+            names = {"src_dir_fd": private, "dst_dir_fd": parent}
             if isinstance(condition, IfAbsent):
                 try:
-                    os.link(file, parts[-1], dst_dir_fd=parent)
+                    os.link(file.name, parts[-1], follow_symlinks=False, **names)
                 except FileExistsError:  # made by a program that takes no lock
                     raise _already_exists(parts) from None
             else:
-                os.replace(file, parts[-1], dst_dir_fd=parent)
+                os.replace(file.name, parts[-1], **names)
         if old is not None and old.st_ino != body.st_ino:
             self._leave(old)
 
@@ -79,16 +85,22 @@ class Change:
         self._check_nested(parts)
         file = self.base.staged_file(record.upload_id)
         try:
-            with self.base.tree.directory(parts[:-1]) as parent:
+            with (
+                self.base.private(file.directory) as private,
+                self.base.tree.directory(parts[:-1]) as parent,
+            ):
                 if parent is None:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
-                os.rename(parts[-1], file, src_dir_fd=parent)
+                os.rename(parts[-1], file.name, src_dir_fd=parent, dst_dir_fd=private)
         except FileNotFoundError:
-            if not os.path.lexists(file):
+            if self.base.look(file) is None:
                 raise
         if self.transaction.upload(record.upload_id) is None:
             self.transaction.stage(record)
-        return os.lstat(file)
+        found = self.base.look(file)
+        if found is None:
+            raise no_upload(parts)
+        return found
 
     def remove(self, parts: tuple[str, ...], condition: IfMatch | None) -> None:
         """Remove an object, if the condition holds of it, and the directories that this leaves empty."""

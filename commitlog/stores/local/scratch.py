@@ -8,6 +8,7 @@ writers of one file wait for one lock.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -15,20 +16,30 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from attrs import frozen
 
-from commitlog.errors import BucketNotFound, CommitError, ConfigurationError, NotFound, Unavailable
+from commitlog.errors import (
+    BucketNotFound,
+    CommitError,
+    ConfigurationError,
+    InvalidPath,
+    NotFound,
+    Unavailable,
+)
 from commitlog.stores.api import NONCE, Staged, StageWriter
 from commitlog.stores.body import WRITE_SIZE, write_block
 from commitlog.stores.local.file_io import full_sync
 from commitlog.stores.local.index import Index, Row, Transaction, Upload
 from commitlog.stores.local.tree import RESERVED, Tree, explained, sync_directory
 
-__all__ = ["Base", "LocalWriter", "Scratch", "find_base", "make_base"]
+__all__ = ["Base", "LocalWriter", "PrivateFile", "Scratch", "find_base", "make_base"]
 
 _INDEX: Final = "index.sqlite"
+#: Ends of the names of SQLite's own files next to the index.
+_BESIDE: Final = ("-wal", "-shm", "-journal")
 _WRITING: Final = "writing"
 _STAGED: Final = "staged"
 # How our own files are called there. What else is there was put there by others, and is left alone.
@@ -36,11 +47,19 @@ _NAME: Final = re.compile("[0-9a-f]{32}(-wal|-shm|-journal)?")
 
 
 @frozen
+class PrivateFile:
+    """A body without a visible name: a file in one of the private directories."""
+
+    directory: str
+    name: str
+
+
+@frozen
 class Scratch:
     """An unfinished body: an open file under a private name. It is not swept while it is open."""
 
     fd: int
-    file: str
+    file: PrivateFile
 
 
 @frozen(eq=False)
@@ -71,8 +90,9 @@ class Base:
         """False once the base was removed, and perhaps made again, or has another one below it."""
         if self.nested(self.above) is not None:
             return False
-        with suppress(OSError):
-            return os.stat(_index_file(self.tree.root)).st_ino == self.identity
+        with suppress(OSError, InvalidPath):
+            found = _index_at(self.tree)
+            return found is not None and found.st_ino == self.identity
         return False
 
     def nested(self, directory: tuple[str, ...]) -> str | None:
@@ -92,22 +112,43 @@ class Base:
         """Return the rows of these files, without those on another file system mounted in between."""
         return transaction.find(stat for stat in found if stat.st_dev == self.device)
 
-    def staged_file(self, upload_id: str) -> str:
-        """Return the name of a staged body."""
-        return os.path.join(self.tree.root, RESERVED, _STAGED, upload_id)
+    @contextmanager
+    def private(self, name: str) -> Iterator[int]:
+        """Give a descriptor of a private directory. Raises `InvalidPath` for a symbolic link."""
+        with self.tree.directory((RESERVED, name)) as fd:
+            if fd is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            yield fd
+
+    @staticmethod
+    def staged_file(upload_id: str) -> PrivateFile:
+        """Return a staged body."""
+        return PrivateFile(_STAGED, upload_id)
+
+    def staged_bodies(self) -> set[str]:
+        """Return the ids of the uploads that have a body."""
+        with self.private(_STAGED) as directory:
+            return set(filter(_NAME.fullmatch, os.listdir(directory)))
+
+    def look(self, file: PrivateFile) -> os.stat_result | None:
+        """Return the status of a private file; None if there is none."""
+        return self.tree.stat((RESERVED, file.directory, file.name))
 
     def sync_staged(self) -> None:
         """Make the names of staged bodies survive power loss."""
         if self.tree.durable:
-            sync_directory(self._private(_STAGED))
+            with self.private(_STAGED) as fd:
+                full_sync(fd)
 
     @contextmanager
     def scratch(self) -> Iterator[Scratch]:
         """Give an empty private file; at the end it is dropped, unless it was renamed."""
         while True:
-            file = os.path.join(self._private(_WRITING), secrets.token_hex(16))
-            with explained(file):
-                fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            file = PrivateFile(_WRITING, secrets.token_hex(16))
+            with explained(f"{_WRITING}/{file.name}"):
+                with self.private(_WRITING) as directory:
+                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                    fd = os.open(file.name, flags, 0o666, dir_fd=directory)
                 try:
                     fcntl.flock(fd, fcntl.LOCK_EX)
                     if os.fstat(fd).st_nlink:
@@ -123,48 +164,59 @@ class Base:
                 self.drop(file)
             os.close(fd)
 
-    def drop(self, file: str) -> None:
+    def unlink(self, file: PrivateFile) -> None:
+        """Remove a private name."""
+        with self.private(file.directory) as directory:
+            os.unlink(file.name, dir_fd=directory)
+
+    def drop(self, file: PrivateFile) -> None:
         """Remove a private file, and its row if no object is made of it."""
-        if os.path.lexists(file):
+        if self.look(file) is not None:
             with self.index.changing() as transaction:
-                _drop(transaction, file)
+                self._drop(transaction, file)
 
     def drop_staged(self, upload_id: str) -> None:
         """Remove a staged body and its record."""
         with self.index.changing() as transaction:
-            _drop(transaction, self.staged_file(upload_id))
+            self._drop(transaction, self.staged_file(upload_id))
             transaction.unstage(upload_id)
 
-    def remove_stale(self) -> None:
-        """Remove bodies whose writers have died. Never raises."""
-        with suppress(OSError, CommitError):
-            for name in filter(_NAME.fullmatch, os.listdir(self._private(_WRITING))):
-                file = os.path.join(self._private(_WRITING), name)
-                with suppress(OSError):  # another's, or gone, or a directory
-                    fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-                    try:
-                        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        self.drop(file)
-                    except BlockingIOError:
-                        continue  # its writer lives
-                    finally:
-                        os.close(fd)
+    def sweep(self) -> None:
+        """Remove what crashed writers have left. Never raises.
 
-    def remove_stale_uploads(self) -> None:
-        """Remove staged bodies without a record, and records without a body.
-
-        Both are made and removed together in one transaction, so a crash alone can part them.
+        These are unfinished bodies whose writers have died, staged bodies without a record, and records
+        without a body. Body and record are made and removed together in one transaction, so a crash
+        alone can part them.
         """
-        with explained(self._private(_STAGED)), self.index.changing() as transaction:
-            bodies = set(filter(_NAME.fullmatch, os.listdir(self._private(_STAGED))))
-            records = {upload.upload_id for upload in transaction.uploads("")}
-            for upload_id in records - bodies:
-                transaction.unstage(upload_id)
-            for name in bodies - records:
-                _drop(transaction, self.staged_file(name))
+        with suppress(OSError, CommitError):
+            with self.private(_WRITING) as directory:
+                for name in filter(_NAME.fullmatch, os.listdir(directory)):
+                    with suppress(OSError):  # another's, or gone, or a directory
+                        self._drop_stale(name, directory)
+            with self.index.changing() as transaction:
+                bodies = self.staged_bodies()
+                records = {upload.upload_id for upload in transaction.uploads("")}
+                for upload_id in records - bodies:
+                    transaction.unstage(upload_id)
+                for name in bodies - records:
+                    self._drop(transaction, self.staged_file(name))
 
-    def _private(self, name: str) -> str:
-        return os.path.join(self.tree.root, RESERVED, name)
+    def _drop_stale(self, name: str, directory: int) -> None:
+        """Drop an unfinished body, unless its writer lives."""
+        fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a writer that lives has it
+            self.drop(PrivateFile(_WRITING, name))
+        finally:
+            os.close(fd)
+
+    def _drop(self, transaction: Transaction, file: PrivateFile) -> None:
+        with suppress(FileNotFoundError, IsADirectoryError):
+            found = self.look(file)
+            self.unlink(file)
+            if found is not None and found.st_nlink == 1:
+                # Else it has been linked to its place, and the row is the object's.
+                transaction.forget(found.st_ino)
 
 
 class LocalWriter(StageWriter):
@@ -187,7 +239,10 @@ class LocalWriter(StageWriter):
             with explained(repr(path)), base.index.recording(durable=False) as transaction:
                 transaction.stage(record)
                 file = base.staged_file(record.upload_id)
-                self._sink = opened.enter_context(open(file, "xb", WRITE_SIZE))
+                with base.private(file.directory) as directory:
+                    create = partial(os.open, mode=0o666, dir_fd=directory)
+                    sink = open(file.name, "xb", WRITE_SIZE, opener=create)  # noqa: SIM115
+                self._sink = opened.enter_context(sink)
             opened.pop_all()  # from here on, `finish` or `abort` closes it
 
     def _append(self, data: memoryview) -> None:
@@ -230,14 +285,6 @@ class LocalWriter(StageWriter):
             raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
 
 
-def _drop(transaction: Transaction, file: str) -> None:
-    with suppress(FileNotFoundError, IsADirectoryError):
-        found = os.lstat(file)
-        os.unlink(file)
-        if found.st_nlink == 1:  # else it has been linked to its place, and the row is the object's
-            transaction.forget(found.st_ino)
-
-
 def find_base(root: str, *, durable: bool) -> Base | None:
     """Return the base that serves `root`: its own, or that of the nearest parent that has one.
 
@@ -246,7 +293,8 @@ def find_base(root: str, *, durable: bool) -> Base | None:
     the owner of the directory.
 
     Raises `ConfigurationError` if another user has put an index into such a parent, and others may write
-    to `root`: they may write under that index, and this user would not wait for them.
+    to `root`: they may write under that index, and this user would not wait for them. Raises
+    `InvalidPath` if the index or its directory is a symbolic link.
     """
     device: int | None = None
     directory = root
@@ -260,7 +308,12 @@ def find_base(root: str, *, durable: bool) -> Base | None:
             device = here.st_dev if device is None else device
             if here.st_dev != device:
                 return None
-            base = _base_at(directory, above, device, durable)
+            try:
+                base = _base_at(directory, above, device, durable)
+            except InvalidPath:
+                if not above or _is_trusted(directory, here, root):
+                    raise
+                base = None
             if base is not None and (not above or _is_trusted(directory, here, root)):
                 return base
         directory, name = os.path.split(directory)
@@ -301,9 +354,11 @@ def make_base(root: str, *, durable: bool) -> Base:
             raise BucketNotFound(f"{root} is, or leads through, a file: it cannot be a store") from None
         private = os.path.join(root, RESERVED)
         if os.path.islink(private):
-            raise ConfigurationError(f"{private} is a symbolic link, and links are not followed")
+            raise _is_link(private)
         for directory in (private, os.path.join(private, _WRITING), os.path.join(private, _STAGED)):
             os.makedirs(directory, exist_ok=True)
+            if os.path.islink(directory):
+                raise _is_link(directory)
         scratch = os.path.join(private, _WRITING, secrets.token_hex(16))
         Index.create(_index_file(root), scratch, durable=durable)
         if durable:
@@ -316,18 +371,30 @@ def make_base(root: str, *, durable: bool) -> Base:
 
 
 def _base_at(directory: str, above: tuple[str, ...], device: int, durable: bool) -> Base | None:
-    file = _index_file(directory)
-    try:
-        found = os.stat(file, follow_symlinks=False)
-    except (FileNotFoundError, NotADirectoryError):
+    tree = Tree(directory, durable)
+    found = _index_at(tree)
+    if found is None:
         return None
     return Base(
-        tree=Tree(directory, durable),
-        index=Index(file, durable=durable),
+        tree=tree,
+        index=Index(_index_file(directory), durable=durable),
         device=device,
         identity=found.st_ino,
         above=above,
     )
+
+
+def _index_at(tree: Tree) -> os.stat_result | None:
+    """Return the status of the index in a directory; None if it has none. Raises `InvalidPath`."""
+    found = tree.stat((RESERVED, _INDEX))
+    for name in _BESIDE if found is not None else ():
+        if os.path.islink(_index_file(tree.root) + name):
+            raise _is_link(_index_file(tree.root) + name)
+    return found
+
+
+def _is_link(path: str) -> InvalidPath:
+    return InvalidPath(f"{path} is a symbolic link, and links are not followed")
 
 
 def _index_file(directory: str) -> str:

@@ -57,7 +57,7 @@ from commitlog.stores.body import Body, chunks
 from commitlog.stores.local.change import Change, changed, no_upload, tidy
 from commitlog.stores.local.file_io import copy_all, full_sync, read_range, write_all
 from commitlog.stores.local.index import Row, Upload, etag_of
-from commitlog.stores.local.scratch import Base, LocalWriter, find_base, make_base
+from commitlog.stores.local.scratch import Base, LocalWriter, PrivateFile, find_base, make_base
 from commitlog.stores.local.tree import RESERVED, Entry, Tree, explained
 from commitlog.urls import Url, parse_store_url
 
@@ -158,6 +158,7 @@ class LocalStore(ObjectStore):
         self._clock: Clock = SystemClock() if clock is None else clock
         self._durable = durable
         self._found: Base | None = None
+        self._swept: Base | None = None
         self._bare = Tree(self._root, durable)
 
     def __repr__(self) -> str:
@@ -368,7 +369,7 @@ class LocalStore(ObjectStore):
 
         No byte is copied: a file loses its old name, and waits to be published under the new one. A
         repeated call returns the same uploads, until one of them is published or aborted; also after a
-        crash in the middle of the first call, unless `list_staged` has removed what that left.
+        crash in the middle of the first call, unless the next writer has removed what that left.
 
         Args:
             files: for the path of each file, the path at which it is to appear. No process may write to
@@ -425,21 +426,17 @@ class LocalStore(ObjectStore):
         if base is None or not _UPLOAD_ID.fullmatch(staged.upload_id):
             return
         with explained(repr(staged.path)):
-            base.drop_staged(staged.upload_id)
+            self._swept_once(base).drop_staged(staged.upload_id)
 
     def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
-        """See `ObjectStore.list_staged`. Yields the uploads that exist at the time of the call.
-
-        It also removes leftovers of crashed writers: bodies whose writers died and records without a
-            body.
-        """
+        """See `ObjectStore.list_staged`. Yields the uploads that exist at the time of the call."""
         check_prefix(prefix)
         base = self._existing()
         if base is None:
             return iter(())
-        base.remove_stale()
-        base.remove_stale_uploads()
         uploads = base.index.read(lambda transaction: transaction.uploads(base.prefix + prefix))
+        with explained(self.url):
+            bodies = base.staged_bodies()
         return (
             StagedInfo(
                 path=upload.path[len(base.prefix) :],
@@ -447,6 +444,7 @@ class LocalStore(ObjectStore):
                 initiated=upload.initiated,
             )
             for upload in uploads
+            if upload.upload_id in bodies  # a crash may leave a record alone
         )
 
     def close(self) -> None:
@@ -471,7 +469,13 @@ class LocalStore(ObjectStore):
         if base is None or not base.is_there:
             with explained(self.url):
                 base = self._found = make_base(self._root, durable=self._durable)
-            base.remove_stale()
+        return self._swept_once(base)
+
+    def _swept_once(self, base: Base) -> Base:
+        """Return a base in which something is to be changed; at its first change, it is swept."""
+        if self._swept is not base:
+            self._swept = base
+            base.sweep()
         return base
 
     def _base_of_deletion(self) -> Base | None:
@@ -539,7 +543,7 @@ class LocalStore(ObjectStore):
     def _place(
         self,
         base: Base,
-        file: str,
+        file: PrivateFile,
         path: str,
         condition: Condition | None,
         expiry: RequestExpiry | None,
@@ -563,19 +567,19 @@ class LocalStore(ObjectStore):
                     continue  # another process removed an empty directory
             else:
                 raise Unavailable(f"{path!r}: its directory is removed as fast as it is made")
-        with suppress(OSError):  # a link has left the private name; what stays is swept
-            os.unlink(file)
+        with suppress(OSError, InvalidPath):  # a link has left the private name; what stays is swept
+            base.unlink(file)
         self._sync(base, whole[:-1])
         tidy(base, change.left, upload_id)
         return PutResult(path=path, etag=row.token)
 
-    def _sync_file(self, base: Base, parts: tuple[str, ...], *, or_else: str) -> None:
+    def _sync_file(self, base: Base, parts: tuple[str, ...], *, or_else: PrivateFile) -> None:
         """Make a file durable; do nothing if it is missing, and `or_else` is there."""
         path = "/".join(parts)
         with explained(repr(path)):
             fd = base.tree.open_file(base.above + parts)
             if fd is None:
-                if os.path.lexists(or_else):
+                if base.look(or_else) is not None:
                     return
                 raise self._not_found(path)
             try:

@@ -17,7 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -280,9 +280,47 @@ def test_a_private_directory_that_is_a_link_is_refused(
     root.mkdir()
     (tmp_path / "elsewhere").mkdir()
     (root / ".commitlog").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(InvalidPath):
         store.put("a", b"")
     assert os.listdir(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize("name", ["", "staged", "writing", "index.sqlite", "index.sqlite-wal"])
+def test_no_private_file_is_used_through_a_link(
+    root: Path, tmp_path: Path, name: str, opened: bool
+) -> None:
+    """Who may write in one directory cannot make others remove or read the files of another one."""
+    victim, store = LocalStore(tmp_path / "victim"), LocalStore(root)
+    kept = victim.stage("kept", b"rows")
+    (tmp_path / "victim/.commitlog/writing" / ("0" * 32)).write_bytes(b"half")
+    staged = store.stage("a", b"x")
+    store.close()
+    store = LocalStore(root)
+    if opened:
+        store.put("b", b"")
+    there, place = tmp_path / "victim/.commitlog" / name, root / ".commitlog" / name
+    before = {path: path.read_bytes() for path in there.parent.rglob("*") if path.is_file()}
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    place.symlink_to(there)
+    calls: list[Callable[[], object]] = [
+        lambda: list(store.list_staged()),
+        lambda: store.put("c", b""),
+        lambda: store.publish(staged),
+        lambda: store.publish(kept),
+        lambda: store.abort(kept),
+        lambda: store.delete("b"),
+        lambda: LocalStore(root).stage("d", b""),
+    ]
+    for call in calls:
+        with suppress(InvalidPath, NotFound):
+            call()
+    left = {path: path.read_bytes() for path in there.parent.rglob("*") if path.is_file()}
+    assert {path for path in left if path.suffix == ""} == {p for p in before if p.suffix == ""}
+    assert victim.publish(kept).path == "kept" and victim.get("kept").nonce == kept.nonce
 
 
 # -- paths -----------------------------------------------------------------------------------------
@@ -784,11 +822,13 @@ def test_bodies_of_dead_processes_are_swept_and_those_of_live_ones_kept(
 
 
 def test_staged_bodies_without_a_record_are_swept(store: LocalStore, root: Path) -> None:
-    """After power loss, a body or a record may be left alone. Listing the uploads removes both."""
+    """After power loss, a body or a record may be left alone. The next writer removes both."""
     kept, lost = store.stage("kept", b"1"), store.stage("lost", b"2")
     (root / ".commitlog" / "staged" / lost.upload_id).unlink()
     (root / ".commitlog" / "staged" / ("0" * 32)).write_bytes(b"")
-    assert [info.path for info in store.list_staged()] == ["kept"]
+    assert [info.path for info in LocalStore(root).list_staged()] == ["kept"]
+    assert len(os.listdir(root / ".commitlog" / "staged")) == 2
+    LocalStore(root).put("a", b"")
     assert os.listdir(root / ".commitlog" / "staged") == [kept.upload_id]
     with pytest.raises(NotFound):
         store.publish(lost)
@@ -815,6 +855,7 @@ def test_removing_a_second_name_of_an_object_keeps_the_object(
         etag = store.publish(staged, condition=IfAbsent()).etag
     assert len(_private(root)) == 1
     assert list(store.list_staged()) == []
+    LocalStore(root).put("b", b"")
     assert _private(root) == []
     assert (store.head("a").etag, store.head("a").nonce) == (etag, staged.nonce)
 
@@ -949,7 +990,7 @@ def test_rows_are_on_disk_before_their_file_is_visible(
         with sqlite3.connect(f"file:{root}/.commitlog/index.sqlite?mode=ro", uri=True) as index:
             rows.extend(row for (row,) in index.execute("SELECT inode FROM objects"))
         index.close()
-        assert os.stat(source).st_ino in rows
+        assert os.stat(source, dir_fd=options["src_dir_fd"]).st_ino in rows
         real(source, target, **options)
 
     monkeypatch.setattr(os, "replace", look_and_replace)
