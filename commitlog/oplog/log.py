@@ -438,7 +438,8 @@ class OperationLog:
         self,
         *,
         older_than: float | None = None,
-        save: Callable[[Iterator[Operation], float], object] | None = None,
+        save: Callable[[Iterator[Operation]], object] | None = None,
+        listed: Callable[[str], object] = lambda id: None,
         limit: int | None = None,
     ) -> int:
         """Forget decisions; return how many.
@@ -459,11 +460,12 @@ class OperationLog:
             older_than: minimum age of a decision in seconds by the store's clock; at least `retention`,
                 which is the default.
             save: keeps decided operations from which something is to be rebuilt. It is called with the
-                operations that are about to be forgotten, and with the epoch second at which the oldest
-                listed operation began, by the clocks of their processes. Operations that it does not
-                take are not forgotten; if it raises, none is. With `save`, only operations are forgotten
-                that were decided a quarter of `retention` before any pending operation began: so the
-                process that decides a pending one can still see all that came after.
+                operations that are about to be forgotten. Operations that it does not take are not
+                forgotten; if it raises, none is. With `save`, only operations are forgotten that were
+                decided a quarter of `retention` before any pending operation began, by the store's
+                clock: so the process that decides a pending one can still see all that came after.
+            listed: is called with the id of each operation that the log has, pending ones first, before
+                `save` is called. An operation that is decided meanwhile is not missed.
             limit: maximum number to forget; other operations that are old enough may stay.
         """
         age = self.retention if older_than is None else older_than
@@ -475,16 +477,17 @@ class OperationLog:
         # In this order: if another compaction has just removed the pending entry, the decision has a new
         # date.
         undecided = {entry.name: entry.written for entry in self._pending.list()}
-        listed = frozenset(undecided)
-        oldest = min(map(_began, listed), default=math.inf)
+        pending = frozenset(undecided)
+        for name in pending:
+            listed(name)
         left: list[str] = []
         old: list[ListedRecord] = []
         for entry in self._decided.list():
-            oldest = min(oldest, _began(entry.name))
+            listed(entry.name)
             undecided.pop(entry.name, None)
             if entry.written > deadline:
                 continue
-            if entry.name in listed:
+            if entry.name in pending:
                 left.append(entry.name)
             elif limit is None or len(old) < limit:
                 old.append(entry)
@@ -496,7 +499,7 @@ class OperationLog:
             old = [entry for entry in old if entry.written < bound]
             if old:
                 taken: list[ListedRecord] = []
-                save(self._taken(old, taken), oldest)
+                save(self._taken(old, taken))
                 old = taken
         self._decided.remove_all(entry.name for entry in old)
         return len(old)
@@ -657,12 +660,8 @@ def _moment(milliseconds: int) -> str:
     return f"{milliseconds:0{_DIGITS}d}"
 
 
-def _began(id: str) -> float:
-    """Return the epoch second in an id; the earliest of all for a foreign id."""
-    return _millisecond(id) / 1000
-
-
 def _millisecond(id: str) -> int:
+    """Return the epoch millisecond in an id; the earliest of all for a foreign id."""
     milliseconds = id.partition("-")[0]
     return int(milliseconds) if milliseconds.isascii() and milliseconds.isdigit() else 0
 

@@ -11,6 +11,7 @@ from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import naming
 from sim.namespace.actions import (
+    Program,
     delete,
     gc,
     link,
@@ -36,10 +37,14 @@ from sim.namespace.maintenance.actions import (
     share_object_before,
 )
 from sim.namespace.maintenance.world import MaintenanceWorld
+from sim.nodes import ClockSkew
 
 __all__ = ["NAMESPACE_MAINTENANCE"]
 
 _TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}}
+
+#: The world of a file that is created and removed.
+_CREATED: Mapping[str, Any] = {**_TREE, "kind": MaintenanceWorld, "moments": False}
 
 #: A file names the object of another one.
 _SHARED: Mapping[str, Any] = {
@@ -49,6 +54,28 @@ _SHARED: Mapping[str, Any] = {
     "damage": share_object,
     "spared": ("record-differs", "object-shared"),
     "moments": False,
+}
+
+#: A client dies after it has created a file, and another one removes the file and compacts the log.
+_LATE: Mapping[str, Program] = {
+    "A": [write("d/g", b"1")],
+    "B": [
+        *(10.0, delete("d/g"), A_DAY, recover(older_than=10.0), compact_log()),
+        *(A_DAY, compact_log()),
+    ],
+}
+
+#: The clock of the first client is ahead.
+_AHEAD = {"A": ClockSkew(offset=A_DAY)}
+
+#: The same after a compaction that left one operation in the log.
+_LATER: Mapping[str, Program] = {
+    "A": [A_DAY, 5.0, write("d/g", b"1")],
+    "B": [
+        *(A_DAY, write("d/f", b"2"), compact_log()),
+        *(10.0, delete("d/g"), A_DAY, recover(older_than=10.0), compact_log()),
+        *(A_DAY, compact_log()),
+    ],
 }
 
 NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
@@ -84,6 +111,54 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             "checkpoint shows that B replaced the version that A saw, and `recover` does not read it. "
             "So it considers A's change as done."
         ),
+    ),
+    Mutant(
+        name="a compaction that forgets a removal too early",
+        where="namespace.md#when-the-table-is-lost",
+        rule="a removal is kept until the log has no operation any more that the census counted",
+        edit=Edit(
+            (
+                "_Round.is_census_over",
+                "return self.before is None or self.before.counted.isdisjoint(self.present)",
+                "return True",
+            )
+        ),
+        setting=naming(_LATE, Fault.CRASHED, clocks=_AHEAD, **_CREATED),
+        caught="restored records differ",
+        story=(
+            "A dies before it can log that its file exists. B removes the file. `recover` decides A's "
+            "change after the removal, so the removal is folded first. If it is forgotten when A's "
+            "change is folded, the file is back in the log."
+        ),
+    ),
+    Mutant(
+        name="a compaction that forgets removals after the census",
+        where="namespace.md#when-the-table-is-lost",
+        rule="only removals that were folded until the census are dropped after it",
+        edit=Edit(
+            ("_Round.merged", "state.item is not None or state.taken > last", "state.item is not None")
+        ),
+        setting=naming(_LATER, Fault.CRASHED, **_CREATED),
+        caught="restored records differ",
+        story=(
+            "The first compaction counts the operations. Then A creates a file and dies, and B removes "
+            "it. When all counted operations are gone, A's change, which began later, is not."
+        ),
+    ),
+    Mutant(
+        name="a census of the pending operations alone",
+        where="namespace.md#when-the-table-is-lost",
+        rule="a census counts decided operations too",
+        edit=Edit(
+            (
+                "OperationLog.compact",
+                "listed(entry.name)\nundecided.pop(entry.name, None)",
+                "undecided.pop(entry.name, None)",
+            )
+        ),
+        setting=naming(_LATE, Fault.CRASHED, clocks=_AHEAD, **_CREATED),
+        caught="restored records differ",
+        story="A's change is decided by then, but its decision is too young to be folded.",
     ),
     Mutant(
         name="a restore that begins with the metadata record",

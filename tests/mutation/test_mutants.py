@@ -46,6 +46,8 @@ LONG = (
     "first record put without a condition",
     "a read-back taken as final without an expiry",
     "a compaction of entries that a recovery needs",
+    "a compaction that forgets a removal too early",
+    "a compaction that forgets removals after the census",
     "files cleaned when their epoch is planned",
     "a restore whose late requests write after its end",
 )

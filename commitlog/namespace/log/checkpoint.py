@@ -17,7 +17,7 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from commitlog.errors import AlreadyExists, CommitError, CorruptRecord, FormatTooNew, NotFound
 from commitlog.namespace.log.entries import State, fold, item_from_json
@@ -45,6 +45,8 @@ class Checkpoint:
         parts: number of parts.
         states: number of states.
         written: time of writing in epoch seconds, by the store's clock.
+        census: number of the checkpoint whose compaction has counted the operations of the log.
+        counted: hashes of the ids of all operations that the log had then, pending or decided.
     """
 
     number: int
@@ -52,6 +54,8 @@ class Checkpoint:
     parts: int
     states: int
     written: float
+    census: int = 0
+    counted: frozenset[int] = field(default=frozenset(), repr=False)
 
 
 class Checkpoints:
@@ -82,6 +86,8 @@ class Checkpoints:
                 parts=count(body["parts"]),
                 states=count(body["states"]),
                 written=listed.written,
+                census=count(body["census"]),
+                counted=_hashes(text(body["counted"])),
             ),
         )
 
@@ -136,12 +142,15 @@ class Checkpoints:
             ) from error
         return build(document, partial(_states, document))
 
-    def write(self, states: Iterable[State], *, after: Checkpoint | None) -> str:
+    def write(
+        self, states: Iterable[State], *, after: Checkpoint | None, census: int, counted: frozenset[int]
+    ) -> str:
         """Store a checkpoint of sorted states after `after`, and make it current; return its id.
 
-        Raises `AlreadyExists` if another checkpoint follows `after`; then this one has no effect.
+        `census` and `counted` are those of `Checkpoint`. Raises `AlreadyExists` if another checkpoint
+        follows `after`; then this one has no effect.
         """
-        written = self.store_parts(states)
+        written = evolve(self.store_parts(states), census=census, counted=counted)
         self.make_current(written, after=after)
         return written.id
 
@@ -221,6 +230,8 @@ class Checkpoints:
             "word": stored.id,
             "parts": stored.parts,
             "states": stored.states,
+            "census": stored.census,
+            "counted": "".join(f"{each:016x}" for each in sorted(stored.counted)),
         }
         self._records.add(_number(number), Document("namespace-base", body))
 
@@ -265,7 +276,7 @@ def _parted(states: Iterable[State], most: int) -> Iterator[list[list[Any]]]:
     part: list[list[Any]] = []
     size = 0
     for state in states:
-        part.append([state.item_id, state.version, _shown(state.item), state.began])
+        part.append([state.item_id, state.version, _shown(state.item), state.began, state.taken])
         body = None if state.item is None else state.item.get("body")
         size += 200 + (len(body) if isinstance(body, bytes) else 0)
         if size >= _PART_BYTES or len(part) == most:
@@ -286,13 +297,18 @@ def _states(document: Document) -> list[State]:
 
 
 def _state(fields: object) -> State:
-    of, version, item, began = items(fields)
+    of, version, item, began, taken = items(fields)
     return State(
         item_id=text(of),
         version=count(version),
         item=None if item is None else item_from_json(mapping(item)),
         began=moment(began),
+        taken=count(taken),
     )
+
+
+def _hashes(digits: str) -> frozenset[int]:
+    return frozenset(int(digits[at : at + 16], 16) for at in range(0, len(digits), 16))
 
 
 def _number(number: int) -> str:

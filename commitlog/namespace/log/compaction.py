@@ -3,11 +3,16 @@
 So the log stays as short as the namespace. The checkpoint keeps the newest state of each existing file
 and directory. It keeps the removal of one as long as an older change of it may still be decided. So no
 deleted item comes back, whatever the order of the decisions.
+
+No clock tells which change is older. An older change was logged before the removal was. So when a
+compaction takes the removal, the older change is in the log too, or it is gone for ever. From time to
+time a compaction takes a census: it notes all operations that the log has. When the log has none of
+them any more, removals that were taken until the census are dropped, and the next census is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from attrs import define, evolve, field, frozen
@@ -15,7 +20,7 @@ from attrs import define, evolve, field, frozen
 from commitlog.errors import AlreadyExists, Conflict, NotFound
 from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints, merge_states
 from commitlog.namespace.log.entries import State, fold, parse_change
-from commitlog.namespace.model.keys import Keys
+from commitlog.namespace.model.keys import Keys, hash_of
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.tables.api import Table
 
@@ -93,7 +98,9 @@ class Compactor:
         self, older_than: float | None, progress: Callable[[CompactionReport], object] | None
     ) -> CompactionReport:
         checkpoints = Checkpoints(self.log, new_id=self.new_id)
-        done = CompactionReport(states=_size(checkpoints.newest()))
+        before = checkpoints.newest()  # before the log is listed: what it took is counted, or gone
+        done = CompactionReport(states=_size(before))
+        present: set[int] = set()
         everything = True
 
         def notify(now: CompactionReport) -> None:
@@ -102,34 +109,36 @@ class Compactor:
             if progress is not None:
                 progress(now)
 
-        def save(operations: Iterator[Operation], oldest: float) -> None:
+        def listed(id: str) -> None:
+            present.add(hash_of(id))
+
+        def save(operations: Iterator[Operation]) -> None:
             nonlocal everything
             everything = self._save(
-                checkpoints,
+                _Round(checkpoints=checkpoints, before=before, present=frozenset(present)),
                 _with_progress(operations, lambda read: notify(evolve(done, read=done.read + read))),
-                oldest,
                 lambda written: notify(evolve(done, written=done.written + written)),
             )
 
         while True:
-            removed = self.log.compact(older_than=older_than, save=save, limit=self.limit)
+            present.clear()
+            removed = self.log.compact(older_than=older_than, save=save, listed=listed, limit=self.limit)
             checkpoint = checkpoints.newest()
             notify(evolve(done, operations=done.operations + removed, states=_size(checkpoint)))
             if removed < self.limit and (everything or not removed):
                 if checkpoint is not None:
                     checkpoints.prune(checkpoint, margin=self.log.retention / 4)
                 return done
+            before = checkpoint
 
     def _save(
         self,
-        checkpoints: Checkpoints,
+        this: _Round,
         operations: Iterator[Operation],
-        oldest: float,
         written: Callable[[int], object] = lambda written: None,
     ) -> bool:
         """Store a checkpoint that includes the operations; return whether it includes all of them."""
-        before = checkpoints.newest()
-        most = max(self.held, _size(before) // 4)
+        most = max(self.held, _size(this.before) // 4)
         changed: dict[str, State] = {}
         everything = True
         for operation in operations:
@@ -140,19 +149,11 @@ class Compactor:
                 break
         if not changed:
             return True
-        # Clocks differ by at most this much; see `OperationLog.compact`.
-        over = oldest - self.log.retention / 4
-        known = merge_states(self._known(checkpoints.states(before), over), changed)
-        id = checkpoints.write(_with_progress(self._current(known), written), after=before)
-        current = checkpoints.newest()
+        id = this.write(_with_progress(self._current(this.merged(changed)), written))
+        current = this.checkpoints.newest()
         if current is None or current.id != id:
             raise _lost_race()  # this process slept meanwhile, and wrote a number that was used before
         return everything
-
-    def _known(self, states: Iterable[State], over: float) -> Iterator[State]:
-        """Yield the states of a checkpoint without removals that no undecided change can precede."""
-        # New states keep their removals: the operations stay in the log until the checkpoint is written.
-        return (state for state in states if state.item is not None or state.began >= over)
 
     def _current(self, states: Iterable[State]) -> Iterator[State]:
         """Yield states, except garbage and tombstones that were removed without being logged."""
@@ -173,6 +174,52 @@ class Compactor:
 
     def _has(self, directory: str, name: str) -> bool:
         return self.table.get(self.keys.tombstone(directory, name)) is not None
+
+
+@frozen(kw_only=True)
+class _Round:
+    """One round of a compaction, which writes one checkpoint.
+
+    Attributes:
+        checkpoints: its checkpoints.
+        before: the newest one, read before the operations were listed.
+        present: hashes of the ids of all operations, pending or decided.
+    """
+
+    checkpoints: Checkpoints
+    before: Checkpoint | None
+    present: frozenset[int]
+
+    @property
+    def number(self) -> int:
+        """The number of the checkpoint to write."""
+        return 1 if self.before is None else self.before.number + 1
+
+    @property
+    def is_census_over(self) -> bool:
+        """Whether the log has no operation any more that the last census has counted."""
+        return self.before is None or self.before.counted.isdisjoint(self.present)
+
+    def merged(self, changed: Mapping[str, State]) -> Iterator[State]:
+        """Yield the states of the last checkpoint and changed ones, sorted.
+
+        Removals that no change of the log can precede are left out. New ones stay: their operations are
+        in the log until the checkpoint is written.
+        """
+        known = self.checkpoints.states(self.before)
+        if self.before is not None and self.is_census_over:
+            last = self.before.census
+            known = (state for state in known if state.item is not None or state.taken > last)
+        for state in merge_states(known, changed):
+            is_new = state.item is None and not state.taken
+            yield evolve(state, taken=self.number) if is_new else state
+
+    def write(self, states: Iterable[State]) -> str:
+        """Store the checkpoint of these states; return its id. Raises `AlreadyExists`."""
+        census, counted = self.number, self.present
+        if self.before is not None and not self.is_census_over:
+            census, counted = self.before.census, self.before.counted
+        return self.checkpoints.write(states, after=self.before, census=census, counted=counted)
 
 
 def _with_progress(things: Iterable[T], notify: Callable[[int], object]) -> Iterator[T]:

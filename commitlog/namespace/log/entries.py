@@ -46,13 +46,16 @@ class State:
         version: the highest version is current; tombstones also compare the dates of the hidden objects
             (`rank_of`).
         item: the record; None if it was removed.
-        began: start of the operation in epoch seconds, by the clock of the client that began it.
+        began: start of the operation in epoch seconds, by the clock of the client that began it. It
+            orders nothing: clocks differ, and may be set.
+        taken: for a removal, number of the checkpoint that took it from the log; 0 if none did.
     """
 
     item_id: str
     version: int
     item: Item | None = field(hash=False)
     began: float
+    taken: int = 0
 
     def supersedes(self, other: State | None) -> bool:
         """Return whether this state is newer than another one of the same item."""

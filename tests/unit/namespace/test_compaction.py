@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -21,7 +22,7 @@ from commitlog.errors import (
 )
 from commitlog.namespace import Namespace
 from commitlog.namespace.log.checkpoint import Checkpoints
-from commitlog.namespace.log.compaction import CompactionReport, Compactor
+from commitlog.namespace.log.compaction import CompactionReport, Compactor, _Round
 from commitlog.namespace.model.keys import Keys
 from commitlog.oplog import Decision, Operation
 from commitlog.stores.memory import MemoryStore
@@ -382,9 +383,8 @@ def test_a_delayed_compaction_removes_nothing() -> None:
             return
         patch.undo()
         for _ in range(2):
-            at.log.compact(
-                save=lambda operations, oldest: left._save(bases, operations, oldest), limit=1
-            )
+            this = _Round(checkpoints=bases, before=bases.newest(), present=frozenset())
+            at.log.compact(save=partial(left._save, this), limit=1)
         holds = bases.newest()
         assert holds is not None
         bases.prune(holds, margin=0)

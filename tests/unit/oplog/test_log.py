@@ -317,28 +317,27 @@ def test_compaction_removes_only_old_decisions(log: OperationLog, clock: ManualC
 
 
 def test_operations_can_be_saved_before_they_are_removed(log: OperationLog, clock: ManualClock) -> None:
-    """`save` gets them, and the time of the oldest operation. If it raises an error, none is removed."""
-    with log.run({"n": 1}) as first:
+    """`save` gets them. If it raises an error, none is removed."""
+    with log.run({"n": 1}):
         pass
     clock.advance(HOUR)
     with log.run({"n": 2}):
         pass
-    saved: list[tuple[list[Operation], float]] = []
+    saved: list[list[Operation]] = []
 
-    def fails(operations: Iterator[Operation], oldest: float) -> None:
-        saved.append((list(operations), oldest))
+    def fails(operations: Iterator[Operation]) -> None:
+        saved.append(list(operations))
         raise Unavailable("no")
 
     with pytest.raises(Unavailable):
         log.compact(save=fails)
     assert len(list(log.history())) == 2
-    assert log.compact(save=lambda operations, oldest: saved.append((list(operations), oldest))) == 1
+    assert log.compact(save=lambda operations: saved.append(list(operations))) == 1
     assert saved[0] == saved[1]
-    [[saved_operation], oldest] = saved[0]
+    [saved_operation] = saved[0]
     assert (saved_operation.body, saved_operation.decision) == ({"n": 1}, COMMITTED)
-    assert oldest == first.time
     assert [operation.body for operation in log.history()] == [{"n": 2}]
-    assert log.compact(save=lambda operations, oldest: pytest.fail("there is nothing")) == 0
+    assert log.compact(save=lambda operations: pytest.fail("there is nothing")) == 0
 
 
 def test_saved_operations_are_older_than_all_pending_ones(
@@ -353,12 +352,25 @@ def test_saved_operations_are_older_than_all_pending_ones(
     pending = log.begin({"n": 3})
     store.put(f"log/pending/{left.id}.json", store.get(f"log/pending/{pending.id}.json").data)
     clock.advance(3 * HOUR)
-    assert log.compact(save=lambda operations, oldest: list(operations)) == 1
+    assert log.compact(save=lambda operations: list(operations)) == 1
     assert [operation.body for operation in log.history()] == [{"n": 2}]
     assert [operation.id for operation in log.pending()] == [pending.id]
     log.decide(pending, COMMITTED)
     clock.advance(3 * HOUR)
-    assert log.compact(save=lambda operations, oldest: list(operations)) == 2
+    assert log.compact(save=lambda operations: list(operations)) == 2
+
+
+def test_a_compaction_names_all_operations_of_the_log(log: OperationLog, clock: ManualClock) -> None:
+    """The pending ones come first: one that is decided meanwhile is in the second listing."""
+    with log.run({}) as old:
+        pass
+    clock.advance(2 * HOUR)
+    with log.run({}) as young:
+        pass
+    pending = log.begin({})
+    listed: list[str] = []
+    assert log.compact(listed=listed.append) == 1
+    assert listed == [pending.id, old.id, young.id]
 
 
 def test_operations_that_are_not_saved_are_not_removed(log: OperationLog, clock: ManualClock) -> None:
@@ -369,9 +381,7 @@ def test_operations_that_are_not_saved_are_not_removed(log: OperationLog, clock:
         clock.advance(1)
     clock.advance(HOUR)
     taken: list[Operation] = []
-    assert (
-        log.compact(save=lambda operations, oldest: taken.extend(itertools.islice(operations, 2))) == 2
-    )
+    assert log.compact(save=lambda operations: taken.extend(itertools.islice(operations, 2))) == 2
     assert [operation.body["n"] for operation in taken] == [0, 1]
     assert [operation.body["n"] for operation in log.history()] == [2, 3, 4]
 

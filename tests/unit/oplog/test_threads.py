@@ -200,7 +200,7 @@ def test_compaction_reads_several_entries_at_a_time_and_removes_the_saved_ones(
     gate = Gate(THREADS)
     taken: list[int] = []
 
-    def save(operations: Iterator[Operation], oldest: float) -> None:
+    def save(operations: Iterator[Operation]) -> None:
         taken.extend(numbers(itertools.islice(operations, 20)))
 
     assert threaded(Gated(store, gate), clock).compact(save=save) == 20

@@ -47,6 +47,7 @@ from sim.namespace.maintenance.actions import (
 )
 from sim.namespace.maintenance.world import MaintenanceWorld
 from sim.namespace.world import world_of
+from sim.nodes import ClockSkew
 from support.namespace import Model
 from support.selection import in_campaigns, with_all_but
 from worlds import run_seeds
@@ -88,6 +89,16 @@ SMALL = [
         after={"C": A_DAY},
         restarts=("C",),
         expected=("compact: done", "compact: unknown"),
+    ),
+    case(
+        "a file that is removed before its creation is decided, by a client whose clock is ahead",
+        {
+            "A": [write("d/g", b"1")],
+            "B": [10.0, delete("d/g"), A_DAY, recover(older_than=10.0), compact_log()],
+        },
+        Fault.CRASHED,
+        clocks={"A": ClockSkew(offset=A_DAY)},
+        expected=("compact: done",),
     ),
     case(
         "a restore that is repeated, a crash",
