@@ -1,4 +1,4 @@
-"""Parsing of durations and sizes with units, and the check of a choice among words."""
+"""Parsing of durations, of sizes with units and of packed numbers, and the check of a choice among words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from commitlog.errors import ConfigurationError
 
-__all__ = ["check_choice", "parse_bytes", "parse_seconds"]
+__all__ = ["check_choice", "parse_bytes", "parse_seconds", "varint"]
 
 _SECONDS = MappingProxyType({"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400})
 _BYTES = MappingProxyType({"": 1, "k": 2**10, "m": 2**20, "g": 2**30})
@@ -61,3 +61,22 @@ def parse_bytes(text: str) -> int:
     if size == math.inf:
         raise ConfigurationError(f"{text!r} is not a size: write 512, 64KiB, 128MiB or 1GiB")
     return int(size)
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at an offset, in the variable length of protocol buffers and Thrift, and its end.
+
+    Raises `ValueError` if the number does not end within `data`.
+
+    >>> varint(b"\x96\x01", 0)
+    (150, 2)
+    """
+    value = shift = 0
+    while True:
+        if at >= len(data):
+            raise ValueError("a number ends after its message")
+        value |= (data[at] & 0x7F) << shift
+        if data[at] < 0x80:
+            return value, at + 1
+        shift += 7
+        at += 1

@@ -7,8 +7,9 @@ that pyarrow gets wrong.
 
 from __future__ import annotations
 
+import bisect
 import zoneinfo
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 from pyarrow import orc
 
+from commitlog._util.parsing import varint
 from commitlog.errors import ConfigurationError, InputUnreadable, NotSupported
 from commitlog.files.base import (
     BATCH_ROWS,
@@ -30,7 +32,12 @@ from commitlog.files.base import (
 from commitlog.files.columns import ColumnMapping, Columns, Records, first_failure
 from commitlog.files.io import SinkFile, StoredObject, open_input_file, open_output_file
 from commitlog.files.statistics import Statistics
-from commitlog.files.timestamps import is_instant, temporal_values
+from commitlog.files.timestamps import (
+    FIRST_EXACT_SECOND,
+    FIRST_GREGORIAN_DAY,
+    is_instant,
+    temporal_values,
+)
 from commitlog.files.types import TypeMismatch, leaf_types, replace_leaves, spark_type
 
 if TYPE_CHECKING:
@@ -50,12 +57,7 @@ READ_BLOCK = 4 * 1024 * 1024
 _TAIL = 64 * 1024
 
 _SECOND = 1_000_000
-#: 1582-10-15, the first day of the Gregorian calendar. Without a mark that pyarrow cannot set, readers
-#: take earlier days for Julian ones.
-_FIRST_DAY = -141_427
-#: 1900-01-01, before which Spark's reader mixes up local mean times, and the end of the range of
-#: pyarrow's reader, in whole days.
-_FIRST_INSTANT = -25_567 * 86_400 * _SECOND
+#: The end of the range of pyarrow's reader, in whole days.
 _LAST_INSTANT = 106_751 * 86_400 * _SECOND
 
 #: Spark's mark of timestamps without a zone, which it stores as integers.
@@ -99,11 +101,16 @@ class OrcOutput(OutputFormat):
         """See `OutputFormat.read`. The types are those of `schema`; ORC stores some as others."""
         with open_output_file(source, _WHAT, block=READ_BLOCK) as stored:
             file = orc.ORCFile(stored)
+            tail = FileTail.of_file(file)
             wanted = [name for name in file.schema.names if name in columns]
             types = pa.schema([schema.field(name) for name in wanted or file.schema.names[:1]])
             _check_zones(source.path, file.schema, types)
+            try:
+                tail.check_decimals(file.schema.names, types.names)
+            except TypeMismatch as error:
+                raise NotSupported(f"{source.path!r} cannot be read: {error}") from error
             for number in range(file.nstripes):
-                for batch in _read_stripe(file, number, types).to_batches(BATCH_ROWS):
+                for batch in _read_stripe(file, tail, number, types).to_batches(BATCH_ROWS):
                     yield batch.select(wanted)
 
     def stored_schema(self, source: StoredObject) -> pa.Schema:
@@ -142,7 +149,9 @@ class OrcInput(InputFormat):
         """See `InputFormat.infer`. Reads the end of the file."""
         source = StoredObject.of(sample)
         with open_input_file(source, _WHAT, small=_TAIL, block=_TAIL) as stored:
-            found = _input_schema(orc.ORCFile(stored))
+            file = orc.ORCFile(stored)
+            FileTail.of_file(file).check_decimals(file.schema.names, file.schema.names)
+            found = _input_schema(file)
             if self._zone is not None:
                 found = [replace_leaves(field, _instant) for field in found]
             return pa.schema([(field.name, spark_type(field.type)) for field in found])
@@ -152,16 +161,15 @@ class OrcInput(InputFormat):
         source = StoredObject.of(pinned)
         with open_input_file(source, _WHAT, block=READ_BLOCK) as stored:
             file = orc.ORCFile(stored)
-            tail = FileTail.of(file.reader.serialized_file_tail())
-            if len(tail.stripes) != file.nstripes:
-                raise ValueError(f"its tail has {len(tail.stripes)} stripes of {file.nstripes}")
+            tail = FileTail.of_file(file)
             found = _input_schema(file)
             mapping = ColumnMapping(source.path, found, columns, zone=self._zone)
+            tail.check_decimals(found.names, mapping.names)
             types = pa.schema([found.field(name) for name in mapping.names or found.names[:1]])
             first = 0
             for number, (begin, count) in enumerate(tail.stripes):
                 if slice.start <= min(begin, source.size - 1) < slice.end:
-                    table = _read_stripe(file, number, types)
+                    table = _read_stripe(file, tail, number, types)
                     good, why = (len(table), None) if tail.proleptic else _before_wrong_date(table)
                     at = first
                     for batch in table.slice(0, good).to_batches(BATCH_ROWS):
@@ -177,11 +185,15 @@ class OrcInput(InputFormat):
 # -- the reader ----------------------------------------------------------------------------------------
 
 
-def _read_stripe(file: orc.ORCFile, number: int, types: pa.Schema) -> pa.Table:
+def _read_stripe(file: orc.ORCFile, tail: FileTail, number: int, types: pa.Schema) -> pa.Table:
     """Return the columns of a stripe that `types` names, of its types. It names at least one."""
     # pyarrow returns no rows without a column, and takes a dot in a name for a path.
     has_dots = any("." in name for name in file.schema.names)
     stripe = file.read_stripe(number, columns=None if has_dots else types.names)
+    if stripe.num_rows != tail.stripes[number][1]:
+        raise ValueError(
+            f"stripe {number} has {stripe.num_rows} rows of {tail.stripes[number][1]} in the tail"
+        )
     return pa.Table.from_batches([stripe.select(types.names)]).cast(types)
 
 
@@ -213,7 +225,7 @@ def _check_dates(table: pa.Table, start: int, end: int) -> None:
     for name, kind, days in temporal_values(table.slice(start, end - start)):
         if pa.types.is_date(kind):
             low = pc.min(days).as_py()
-            if low is not None and low < _FIRST_DAY:
+            if low is not None and low < FIRST_GREGORIAN_DAY:
                 raise TypeMismatch(
                     f"column {name!r} has a date before 1582-10-15 by the Julian calendar"
                 )
@@ -241,31 +253,89 @@ class FileTail:
     Attributes:
         stripes: for each stripe its first byte, and its number of rows.
         proleptic: whether dates before 1582 are of the proleptic Gregorian calendar, as in Arrow.
+        unscaled: the numbers of columns with decimals whose scale the file does not have.
     """
 
     stripes: tuple[tuple[int, int], ...]
     proleptic: bool
+    unscaled: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, data: bytes) -> FileTail:
         """Return the facts in a serialized FileTail. Raises `ValueError` if it is invalid."""
         footer = _bytes(dict(_fields(data)).get(_TAIL_FOOTER))
         fields = list(_fields(footer))
-        stripes = [dict(_fields(_bytes(value))) for number, value in fields if number == _FOOTER_STRIPES]
+        stripes, types = (
+            [_bytes(value) for number, value in fields if number == wanted]
+            for wanted in (_FOOTER_STRIPES, _FOOTER_TYPES)
+        )
         return cls(
             tuple(
                 (_number(each.get(_STRIPE_OFFSET, 0)), _number(each.get(_STRIPE_ROWS, 0)))
-                for each in stripes
+                for each in map(dict, map(_fields, stripes))
             ),
             dict(fields).get(_FOOTER_CALENDAR) == _PROLEPTIC,
+            _unscaled(types),
         )
+
+    @classmethod
+    def of_file(cls, file: orc.ORCFile) -> FileTail:
+        """Return the facts of an open file. Raises `ValueError` if they contradict each other."""
+        tail = cls.of(file.reader.serialized_file_tail())
+        rows = sum(count for _, count in tail.stripes)
+        if len(tail.stripes) != file.nstripes or rows != file.nrows:
+            raise ValueError(
+                f"its tail has {len(tail.stripes)} stripes of {file.nstripes}, and {rows} rows of"
+                f" {file.nrows}"
+            )
+        return tail
+
+    def check_decimals(self, names: Sequence[str], wanted: Collection[str]) -> None:
+        """Raise `TypeMismatch` if one of the `wanted` columns has decimals that pyarrow would cut.
+
+        Args:
+            names: names of all columns.
+            wanted: names of the columns to read.
+        """
+        for number in self.unscaled:
+            if names[number] in wanted:
+                raise TypeMismatch(
+                    f"column {names[number]!r} has decimals without a scale, as Hive 0.11 wrote"
+                    " them, and pyarrow cuts their digits: write the file again with a newer Hive"
+                )
 
 
 # Numbers of the fields of these messages, and a value.
 _TAIL_FOOTER = 2
-_FOOTER_STRIPES, _FOOTER_CALENDAR = 3, 12
+_FOOTER_STRIPES, _FOOTER_TYPES, _FOOTER_CALENDAR = 3, 4, 12
 _STRIPE_OFFSET, _STRIPE_ROWS = 1, 5
+_TYPE_KIND, _TYPE_CHILDREN, _TYPE_PRECISION = 1, 2, 5
 _PROLEPTIC = 2
+_DECIMAL = 14
+
+
+def _unscaled(types: Sequence[bytes]) -> frozenset[int]:
+    """Return the numbers of columns with decimals without a precision, hence without a scale.
+
+    Args:
+        types: the messages Type. The first one is the row, and those of each column follow each other.
+    """
+    children: list[int] = []
+    for number, value in _fields(types[0]) if types else ():
+        if number == _TYPE_CHILDREN:
+            if isinstance(value, int):
+                children.append(value)
+                continue
+            at = 0
+            while at < len(value):  # all of them, packed
+                child, at = varint(value, at)
+                children.append(child)
+    found = set()
+    for place, each in enumerate(types):
+        fields = dict(_fields(each))
+        if fields.get(_TYPE_KIND) == _DECIMAL and not fields.get(_TYPE_PRECISION):
+            found.add(bisect.bisect_right(children, place) - 1)
+    return frozenset(found)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -276,14 +346,14 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = varint(data, at)
         kind = tag & 7
         if kind == 0:
-            value, at = _varint(data, at)
+            value, at = varint(data, at)
             yield tag >> 3, value
             continue
         if kind == 2:
-            size, at = _varint(data, at)
+            size, at = varint(data, at)
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
@@ -292,18 +362,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ValueError("a field ends after its message")
         yield tag >> 3, data[at : at + size]
         at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(data):
-            raise ValueError("a number ends after its message")
-        value |= (data[at] & 0x7F) << shift
-        if data[at] < 0x80:
-            return value, at + 1
-        shift += 7
-        at += 1
 
 
 def _bytes(value: int | bytes | None) -> bytes:
@@ -363,10 +421,10 @@ def _check_times(table: pa.Table) -> None:
         low, high = (pc.min_max(values)[end].as_py() for end in ("min", "max"))
         if low is None:
             continue
-        if pa.types.is_date(kind) and low < _FIRST_DAY:
+        if pa.types.is_date(kind) and low < FIRST_GREGORIAN_DAY:
             raise NotSupported(f"column {name!r} has a date before 1582-10-15, {_ADVICE}")
         if is_instant(kind):
-            if low < _FIRST_INSTANT or high >= _LAST_INSTANT:
+            if low < FIRST_EXACT_SECOND * _SECOND or high >= _LAST_INSTANT:
                 raise NotSupported(
                     f"column {name!r} has a time before 1900 or after 2262-04-10, {_ADVICE}"
                 )

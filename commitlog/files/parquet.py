@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from commitlog._util.parsing import check_choice
+from commitlog.errors import InputUnreadable, NotSupported
 from commitlog.files.base import BATCH_ROWS, Encoder, InputFormat, OutputFormat, PartFilter
 from commitlog.files.columns import BATCH_BYTES, ColumnMapping, Columns, Records
 from commitlog.files.io import (
@@ -23,8 +25,9 @@ from commitlog.files.io import (
     open_input_file,
     open_output_file,
 )
+from commitlog.files.parquet_times import REBASE_MODES, Times, with_binary_int96
 from commitlog.files.statistics import ColumnStatistics, Statistics, bounded_fields
-from commitlog.files.types import leaf_types, replace_leaves, spark_type
+from commitlog.files.types import TypeMismatch, leaf_types, spark_type
 
 if TYPE_CHECKING:
     from commitlog.ingest import Pinned, Slice
@@ -64,19 +67,23 @@ class ParquetOutput(OutputFormat):
         keep: PartFilter | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """See `OutputFormat.read`. The file has its own schema."""
-        with open_output_file(source, _WHAT) as stored, _open(stored) as file:
-            wanted = [name for name in file.schema_arrow.names if name in columns]
+        with open_output_file(source, _WHAT) as stored, _Reader(stored) as file:
+            wanted = [name for name in file.times.schema.names if name in columns]
             groups = [
-                group
-                for group in range(file.num_row_groups)
-                if keep is None or keep(_group_statistics(file.metadata, group, file.schema_arrow))
+                number
+                for number in range(len(file.groups))
+                if keep is None or keep(_group_statistics(file, number))
             ]
-            yield from _batches(file, groups, wanted, BATCH_ROWS)
+            try:
+                for batch in file.batches(groups, wanted, BATCH_ROWS):
+                    yield file.times.read(batch)
+            except TypeMismatch as error:
+                raise NotSupported(f"{source.path!r} cannot be read: {error}") from error
 
     def stored_schema(self, source: StoredObject) -> pa.Schema:
         """See `OutputFormat.stored_schema`."""
-        with open_output_file(source, _WHAT) as stored, _open(stored) as file:
-            return file.schema_arrow
+        with open_output_file(source, _WHAT) as stored, _Reader(stored) as file:
+            return file.times.schema
 
 
 class ParquetInput(InputFormat):
@@ -86,11 +93,18 @@ class ParquetInput(InputFormat):
     return where it begins, but may crash if the footer is damaged.) Memory holds the wanted columns of a
     row group as they are stored, and a batch.
 
-    An empty object is not Parquet. Dates before 1582-10-15 in the Julian calendar, as Hive and Spark 2
-    wrote them, are returned as they are stored.
+    An empty object is not Parquet. Options ``datetimeRebaseMode`` and ``int96RebaseMode`` give the
+    calendar of early times in files without a mark of it; see `commitlog.files.parquet_times`.
     """
 
     name = "parquet"
+    options = tuple(REBASE_MODES)
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._modes = {name: value.upper() for name, value in options.items()}
+        for name, value in self._modes.items():
+            check_choice(f"option {name}", value, REBASE_MODES[name])
 
     def splits(self, path: str) -> bool:
         """See `InputFormat.splits`."""
@@ -99,81 +113,112 @@ class ParquetInput(InputFormat):
     def infer(self, sample: Pinned) -> pa.Schema:
         """See `InputFormat.infer`. Reads the footer."""
         source = StoredObject.of(sample)
-        with open_input_file(source, _WHAT, small=_FOOTER) as stored, _open(stored) as file:
-            return pa.schema([(each.name, spark_type(each.type)) for each in _instants(file)])
+        with open_input_file(source, _WHAT, small=_FOOTER) as stored, _Reader(stored) as file:
+            return pa.schema([(each.name, spark_type(each.type)) for each in file.times.schema])
 
     def decode(self, pinned: Pinned, slice: Slice, columns: Columns) -> Iterator[Records]:
         """See `InputFormat.decode`."""
         source = StoredObject.of(pinned)
         with (
             open_input_file(source, _WHAT) as stored,
-            _open(stored, verify_checksums=True) as file,
+            _Reader(stored, modes=self._modes, verify_checksums=True) as file,
         ):
-            mapping = ColumnMapping(source.path, file.schema_arrow, columns)
-            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-            total = sum(group.num_rows for group in groups)
+            mapping = ColumnMapping(source.path, file.times.schema, columns)
+            total = sum(group.num_rows for group in file.groups)
             first = 0
-            for number, group in enumerate(groups):
+            for number, group in enumerate(file.groups):
                 begin = source.size * first // max(total, 1)
                 # Every group is in some slice, even if a damaged footer has impossible numbers.
                 if slice.start <= max(0, min(begin, source.size - 1)) < slice.end:
                     at = first
                     # A task has one core.
-                    for batch in _batches(
-                        file, [number], mapping.names, _batch_rows(group), use_threads=False
+                    for batch in file.batches(
+                        [number], mapping.names, _batch_rows(group), use_threads=False
                     ):
-                        yield from mapping.records(batch, at)
-                        at += batch.num_rows
+                        rows, why = file.times.before_refused(batch)
+                        yield from mapping.records(rows, at)
+                        at += rows.num_rows
+                        if why is not None:
+                            raise InputUnreadable(
+                                f"{source.path!r} cannot be read further than to row {at}: {why}"
+                            )
                 first += group.num_rows
 
 
 # -- the reader ----------------------------------------------------------------------------------------
 
 
-def _open(stored: pa.BufferReader | StoredFile, *, verify_checksums: bool = False) -> pq.ParquetFile:
-    return pq.ParquetFile(
-        stored,
-        # Reads the columns of a row group in few large ranges. In memory, this is of no use.
-        pre_buffer=isinstance(stored, StoredFile),
-        # Spark writes checksums; pages without one are not verified.
-        page_checksum_verification=verify_checksums,
-        # Spark's own unit. In nanoseconds, years before 1678 and after 2262 would overflow.
-        coerce_int96_timestamp_unit="us",
-    )
+class _Reader:
+    """An open file. Not thread-safe.
 
+    Attributes:
+        groups: the metadata of the row groups.
+        times: how the columns are read.
+    """
 
-def _batches(
-    file: pq.ParquetFile,
-    groups: Sequence[int],
-    wanted: Sequence[str],
-    rows: int,
-    *,
-    use_threads: bool = True,
-) -> Iterator[pa.RecordBatch]:
-    """Yield columns `wanted` of some row groups, in the file's order, in batches of at most `rows`."""
-    # The name of a member of a struct, such as ``a.b``, is also found by pyarrow, and left out here.
-    named = None if list(wanted) == file.schema_arrow.names else list(wanted)
-    for batch in file.iter_batches(rows, row_groups=groups, columns=named, use_threads=use_threads):
-        yield batch if named is None else batch.select(named)
+    def __init__(
+        self,
+        stored: pa.BufferReader | StoredFile,
+        *,
+        modes: Mapping[str, str] = MappingProxyType({}),
+        verify_checksums: bool = False,
+    ) -> None:
+        def opened(footer: pq.FileMetaData | None) -> pq.ParquetFile:
+            return pq.ParquetFile(
+                stored,
+                metadata=footer,
+                # Reads the columns of a row group in few large ranges. In memory, this is of no use.
+                pre_buffer=isinstance(stored, StoredFile),
+                # Spark writes checksums; pages without one are not verified.
+                page_checksum_verification=verify_checksums,
+            )
+
+        file = opened(None)
+        leaves = range(len(file.schema))
+        int96 = frozenset(leaf for leaf in leaves if file.schema.column(leaf).physical_type == "INT96")
+        self._file = opened(with_binary_int96(file.metadata)) if int96 else file
+        self.groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        self.times = Times.of(self._file, int96, modes)
+        stated = sum(group.num_rows for group in self.groups)
+        if file.metadata.num_rows != stated:
+            raise ValueError(f"it has {stated} rows of {file.metadata.num_rows} in its row groups")
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def batches(
+        self, groups: Sequence[int], wanted: Sequence[str], rows: int, *, use_threads: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield columns `wanted` of row groups, as stored, in the file's order.
+
+        Args:
+            groups: numbers of the row groups.
+            wanted: names of the columns.
+            rows: the most rows of a batch.
+            use_threads: whether pyarrow may decode columns in threads.
+
+        Raises `ValueError` if the groups do not have as many rows as the footer says.
+        """
+        stated = sum(self.groups[number].num_rows for number in groups)
+        # The name of a member of a struct, such as ``a.b``, is also found by pyarrow, and left out here.
+        named = None if list(wanted) == self.times.schema.names else list(wanted)
+        found = 0
+        for batch in self._file.iter_batches(
+            rows, row_groups=groups, columns=named, use_threads=use_threads
+        ):
+            found += batch.num_rows
+            yield batch if named is None else batch.select(named)
+        if found != stated:
+            raise ValueError(f"{len(groups)} row groups have {found} rows of {stated} in the footer")
 
 
 def _batch_rows(group: pq.RowGroupMetaData) -> int:
     """Return the number of rows for a batch of some MiB, at most `BATCH_ROWS`."""
     row_bytes = int(group.total_byte_size) // max(int(group.num_rows), 1) + 1
     return max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes))
-
-
-def _instants(file: pq.ParquetFile) -> list[pa.Field]:
-    """Return the columns of a file. INT96 columns are instants, though their type does not say so."""
-    stored = [file.schema.column(number).physical_type for number in range(len(file.schema))]
-    if "INT96" not in stored:
-        return list(file.schema_arrow)
-    leaves = iter(stored)
-    instant = pa.timestamp("us", tz="UTC")
-    return [
-        replace_leaves(field, lambda each: instant if next(leaves) == "INT96" else each.type)
-        for field in file.schema_arrow
-    ]
 
 
 # -- the encoder, and statistics -----------------------------------------------------------------------
@@ -207,7 +252,7 @@ class _Encoder:
         while self._footers:
             footer = self._footers.pop()
             for group in range(footer.num_row_groups):
-                _merge(footer, group, self._schema, statistics)
+                _merge(footer.row_group(group), self._schema, statistics)
 
 
 def _bounded_leaves(schema: pa.Schema) -> list[str] | bool:
@@ -225,16 +270,15 @@ def _bounded_leaves(schema: pa.Schema) -> list[str] | bool:
     return [leaf.path for leaf in leaves if leaf.physical_type not in ("FLOAT", "DOUBLE")]
 
 
-def _group_statistics(
-    footer: pq.FileMetaData, group: int, schema: pa.Schema
-) -> Mapping[str, ColumnStatistics]:
+def _group_statistics(file: _Reader, number: int) -> Mapping[str, ColumnStatistics]:
+    schema = file.times.schema
     found = Statistics(schema, measure=False)
-    _merge(footer, group, schema, found)
+    _merge(file.groups[number], schema, found, file.times.foreign)
     # Writers leave NaN out of the bounds, and do not record whether there was one.
     return {
         name: known
         for name, known in found.result().items()
-        if not pa.types.is_floating(schema.field(name).type)
+        if name not in file.times.foreign and not pa.types.is_floating(schema.field(name).type)
     }
 
 
@@ -264,9 +308,13 @@ def _ascends(column: pa.ChunkedArray) -> bool:
     return True
 
 
-def _merge(footer: pq.FileMetaData, group: int, schema: pa.Schema, statistics: Statistics) -> None:
-    rows = footer.row_group(group)
-    bounded = {field.name for field in bounded_fields(schema)}
+def _merge(
+    rows: pq.RowGroupMetaData,
+    schema: pa.Schema,
+    statistics: Statistics,
+    but: Collection[str] = (),
+) -> None:
+    bounded = {field.name for field in bounded_fields(schema)}.difference(but)
     leaf = 0
     for field in schema:
         if field.name in bounded and not pa.types.is_floating(field.type):

@@ -11,10 +11,25 @@ import pyarrow.compute as pc
 
 from commitlog.files.types import as_list, leaf_types
 
-__all__ = ["FIRST_DAY", "LAST_DAY", "days_of", "is_instant", "iso", "micros_of", "temporal_values"]
+__all__ = [
+    "FIRST_DAY",
+    "FIRST_EXACT_SECOND",
+    "FIRST_GREGORIAN_DAY",
+    "LAST_DAY",
+    "days_of",
+    "is_instant",
+    "iso",
+    "micros_of",
+    "temporal_values",
+]
 
 #: Days from 1970-01-01 to 0001-01-01, and to 9999-12-31.
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+#: 1582-10-15, the first day of the Gregorian calendar. Without a mark, some readers and writers of files
+#: take earlier days for Julian ones.
+FIRST_GREGORIAN_DAY = -141_427
+#: 1900-01-01, before which old readers and writers mix up local mean times.
+FIRST_EXACT_SECOND = -25_567 * 86_400
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 #: Period of the Gregorian calendar, in years and in days.

@@ -17,6 +17,7 @@ __all__ = [
     "as_list",
     "convert",
     "leaf_types",
+    "map_leaves",
     "match_names",
     "number_type",
     "replace_leaves",
@@ -236,25 +237,19 @@ def _convert_struct(array: pa.StructArray, kind: pa.StructType, zone: str | None
 
 def _convert_list(array: pa.Array, kind: pa.ListType, zone: str | None) -> pa.Array:
     lists = array if _is.is_list(array.type) else array.cast(pa.list_(_value_type(array.type)))
-    # Offsets and nulls stay as they are, even those of a slice.
-    return pa.Array.from_buffers(
-        kind,
-        len(lists),
-        lists.buffers()[:2],
-        offset=lists.offset,
-        children=[convert(lists.values, kind.value_type, zone)],
-    )
+    return _with_child(lists, kind, convert(lists.values, kind.value_type, zone))
 
 
 def _convert_map(array: pa.MapArray, kind: pa.MapType, zone: str | None) -> pa.Array:
     fields = [kind.key_field, kind.item_field]
     pairs = [convert(array.keys, kind.key_type, zone), convert(array.items, kind.item_type, zone)]
+    return _with_child(array, kind, pa.StructArray.from_arrays(pairs, fields=fields))
+
+
+def _with_child(lists: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
+    """Return lists or maps with other values. Offsets and nulls stay, even those of a slice."""
     return pa.Array.from_buffers(
-        kind,
-        len(array),
-        array.buffers()[:2],
-        offset=array.offset,
-        children=[pa.StructArray.from_arrays(pairs, fields=fields)],
+        kind, len(lists), lists.buffers()[:2], offset=lists.offset, children=[child]
     )
 
 
@@ -287,6 +282,33 @@ def as_list(array: pa.Array) -> pa.Array:
     if pa.types.is_map(array.type):
         return array.cast(pa.list_(array.type.field(0)))
     return array
+
+
+def map_leaves(array: pa.Array, converts: Iterator[Callable[[pa.Array], pa.Array] | None]) -> pa.Array:
+    """Return an array with converted simple values: a function, or None, for each type of `leaf_types`.
+
+    >>> map_leaves(pa.array([[1], None]), iter([lambda each: pc.negate(each)])).to_pylist()
+    [[-1], None]
+    """
+    kind = array.type
+    if _is.is_struct(kind):
+        members = [map_leaves(each, converts) for each in array.flatten()]
+        fields = [field.with_type(each.type) for field, each in zip(kind, members, strict=True)]
+        return pa.StructArray.from_arrays(members, fields=fields, mask=array.is_null())
+    if _is.is_map(kind):
+        pairs = [map_leaves(each, converts) for each in (array.keys, array.items)]
+        fields = [
+            field.with_type(each.type)
+            for field, each in zip((kind.key_field, kind.item_field), pairs, strict=True)
+        ]
+        child = pa.StructArray.from_arrays(pairs, fields=fields)
+        return _with_child(array, pa.map_(*fields), child)
+    if _is_list(kind):
+        lists = array if _is.is_list(kind) else array.cast(pa.list_(kind.value_field))
+        values = map_leaves(lists.values, converts)
+        return _with_child(lists, pa.list_(kind.value_field.with_type(values.type)), values)
+    convert = next(converts)
+    return array if convert is None else convert(array)
 
 
 def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:

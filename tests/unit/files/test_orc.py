@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import io
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyarrow import orc
 
 from commitlog.errors import (
     ConfigurationError,
+    CorruptRecord,
     InputChanged,
     InputUnreadable,
     NotSupported,
@@ -146,6 +148,59 @@ def test_other_content_is_unreadable() -> None:
     source.store.put("in/file", b"something else")
     with small_up_to(0), pytest.raises(InputChanged):
         rows(source, columns)
+
+
+def test_rows_are_those_that_the_tail_states() -> None:
+    """A stripe that states fewer rows than it has is not cut in silence; nor is one that has fewer."""
+    table = pa.table({"a": range(3000)})
+    file = io.BytesIO()
+    orc.write_table(table, file, compression="uncompressed")
+    data = file.getvalue()
+    for member in (b"\x28", b"\x30"):  # the number of rows of the stripe, and that of the file
+        stated = member + b"\xb8\x17"  # 3000
+        assert data.count(stated) == 1
+        damaged = pinned(data.replace(stated, member + b"\x90\x03"), "in/x.orc")  # 400
+        with pytest.raises(InputUnreadable, match=r"in/x\.orc.* rows of "):
+            rows(damaged, Columns(schema=table.schema))
+        with pytest.raises(CorruptRecord, match=" rows of "):
+            read(OUTPUT_FORMATS["orc"], damaged.get("in/x.orc").data, table.schema)
+
+
+def test_a_stripe_has_as_many_rows_as_its_tail_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that returns fewer rows than asked for is noticed."""
+    whole = orc.ORCFile.read_stripe
+
+    def cut(self: orc.ORCFile, n: int, columns: Any = None) -> pa.RecordBatch:
+        return whole(self, n, columns)[: 500 if n == 2 else None]
+
+    monkeypatch.setattr(orc.ORCFile, "read_stripe", cut)
+    got: list[Any] = []
+    with pytest.raises(InputUnreadable, match="stripe 2 has 500 rows of"):
+        got.extend(ORC.decode(SOURCE, slices(SOURCE.file)[0], Columns(schema=TABLE.schema)))
+    assert sum(map(len, got)) == 2000
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_decimals_of_hive_0_11_are_refused(nested: bool) -> None:
+    """Their scale is not in the file, and pyarrow takes it for 6. Other columns can be read."""
+    kind = pa.decimal128(38, 6)
+    numbers = pa.array([decimal.Decimal("1.234567")], kind)
+    column = pa.array([[numbers[0].as_py()]], pa.list_(kind)) if nested else numbers
+    table = pa.table({"l": [[[1]]], "d": column, "n": [7]})
+    file = io.BytesIO()
+    orc.write_table(table, file, compression="uncompressed")
+    data = file.getvalue()
+    mark = b"\x08\x0e\x28\x26\x30\x06"  # kind, precision, scale
+    assert data.count(mark) == 1
+    source = pinned(data.replace(mark, b"\x08\x0e\x28\x00\x30\x00"), "in/x.orc")
+    with pytest.raises(InputUnreadable, match=r"in/x.orc.*column 'd' has decimals without a scale"):
+        rows(source, Columns(schema=table.schema.remove(0)))
+    with pytest.raises(InputUnreadable, match="column 'd'"):
+        ORC.infer(source)
+    with pytest.raises(NotSupported, match="column 'd'"):
+        read(OUTPUT_FORMATS["orc"], source.get("in/x.orc").data, table.schema)
+    known = table.select(["l", "n"])
+    assert rows(source, Columns(schema=known.schema)) == known.to_pylist()
 
 
 def test_columns_are_inferred_from_the_end() -> None:
