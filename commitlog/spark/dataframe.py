@@ -32,10 +32,10 @@ from commitlog.urls import parse_store_url
 __all__ = ["read", "write"]
 
 #: Formats that Spark's own readers read in the same way, with the options that make them independent of
-#: settings of the session.
+#: settings of the session. Files of this library have no mark of their calendar, and no INT96.
 _READERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "parquet": {"datetimeRebaseMode": "CORRECTED"},
+        "parquet": {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "EXCEPTION"},
         "orc": {"orc.force.positional.evolution": "false"},
     }
 )

@@ -68,13 +68,13 @@ _PYTHON = f"use format {PYTHON_FORMAT!r}"
 
 #: Options of Spark's readers by format, unless the query gives them, with names in lower case. Content
 #: that does not fit fails the query, and times without a zone are UTC, as when Python reads. Avro files
-#: may have any name.
+#: may have any name. Early dates of Parquet fail the query unless the file has a mark of its calendar.
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "avro": {"ignoreextension": "true"},
     "csv": {"mode": "FAILFAST", "enforceschema": "false", "timezone": "UTC"},
     "json": {"mode": "FAILFAST", "timezone": "UTC"},
     "orc": {},
-    "parquet": {},
+    "parquet": {"datetimerebasemode": "EXCEPTION", "int96rebasemode": "EXCEPTION"},
     "text": {},
 }
 

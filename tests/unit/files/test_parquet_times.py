@@ -40,10 +40,10 @@ LEGACY = {
 JULIAN = [
     (-141_428, dt.date(1582, 10, 4)),
     (-141_427, dt.date(1582, 10, 15)),
-    (-171_594, dt.date(1500, 3, 1)),
-    (-171_595, dt.date(1500, 3, 1)),  # February 29 of a year that is no leap year any more
-    (-171_596, dt.date(1500, 2, 28)),
-    (-354_279, dt.date(1000, 1, 1)),
+    (-171_595, dt.date(1500, 3, 1)),
+    (-171_596, dt.date(1500, 3, 1)),  # February 29 of a year that is no leap year any more
+    (-171_597, dt.date(1500, 2, 28)),
+    (-354_280, dt.date(1000, 1, 1)),
     (-719_162, dt.date(1, 1, 3)),
     (0, dt.date(1970, 1, 1)),
 ]
