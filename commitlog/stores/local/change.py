@@ -14,13 +14,14 @@ from commitlog.errors import (
     AlreadyExists,
     CommitError,
     ConfigurationError,
-    InvalidPath,
     NotFound,
     PreconditionFailed,
+    Unavailable,
 )
 from commitlog.stores.api import Condition, IfAbsent, IfMatch, same_etag
 from commitlog.stores.local.index import Row, Transaction, Upload, etag_of
 from commitlog.stores.local.scratch import Base, PrivateFile
+from commitlog.stores.local.tree import in_the_way
 
 __all__ = ["Change", "changed", "no_upload", "tidy"]
 
@@ -54,19 +55,19 @@ class Change:
             raise no_upload(parts)
         return row
 
-    def place(self, file: PrivateFile, parts: tuple[str, ...], condition: Condition | None) -> None:
-        """Give a private body its visible name, if the condition holds for the present file."""
+    def place(
+        self, home: Base, file: PrivateFile, parts: tuple[str, ...], condition: Condition | None
+    ) -> None:
+        """Give a private body of `home` its visible name, if the condition holds."""
         self._check_nested(parts)
-        body, old = self.base.look(file), self.base.tree.stat(parts)
+        body, old = home.look(file), self.base.tree.stat(parts)
         if body is None:
             raise no_upload(parts)
         if old is not None and not stat.S_ISREG(old.st_mode):
-            raise InvalidPath(
-                f"{'/'.join(parts)!r} is a directory: a local directory cannot hold both 'a' and 'a/b'"
-            )
+            raise in_the_way(parts, "a directory")
         self._check(parts, old, condition)
         with (
-            self.base.private(file.directory) as private,
+            home.private(file.directory) as private,
             self.base.tree.made_directory(parts[:-1]) as parent,
         ):
             names = {"src_dir_fd": private, "dst_dir_fd": parent}
@@ -82,7 +83,11 @@ class Change:
 
     def stage_file(self, parts: tuple[str, ...], record: Upload) -> os.stat_result:
         """Turn a file into a staged body, unless it is one already; return its status."""
-        self._check_nested(parts)
+        if self.base.nested(parts[:-1]):
+            raise ConfigurationError(
+                f"{'/'.join(parts)!r} is in a directory with an index of its own: open that directory to"
+                " stage its files. It was not changed"
+            )
         file = self.base.staged_file(record.upload_id)
         try:
             with (
@@ -125,13 +130,10 @@ class Change:
             self.left.append((old.st_ino, token))
 
     def _check_nested(self, parts: tuple[str, ...]) -> None:
-        nested = self.base.nested(parts[:-1])
-        if nested is not None:
-            raise ConfigurationError(
-                f"{'/'.join(parts)!r} is in {nested}, which has its own index: nothing was changed. A "
-                "process that does not see the directories above made it, as in a container. Open that "
-                "directory to change its files; or stop all writers and remove its .commitlog: that "
-                "changes etags and drops metadata and uploads"
+        if self.base.nested(parts[:-1]):
+            raise Unavailable(
+                f"{'/'.join(parts)!r}: another process has just made an index in a directory above it;"
+                " nothing was changed. Try again"
             )
 
     def _check(

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Final
@@ -35,7 +35,7 @@ from commitlog.stores.local.file_io import full_sync
 from commitlog.stores.local.index import Index, Row, Transaction, Upload
 from commitlog.stores.local.tree import RESERVED, Tree, explained, sync_directory
 
-__all__ = ["Base", "LocalWriter", "PrivateFile", "Scratch", "find_base", "make_base"]
+__all__ = ["Base", "LocalWriter", "PrivateFile", "Scratch", "find_base", "innermost", "make_base"]
 
 _INDEX: Final = "index.sqlite"
 #: Ends of the names of SQLite's own files next to the index.
@@ -88,25 +88,20 @@ class Base:
     @property
     def is_there(self) -> bool:
         """False once the base was removed, and perhaps made again, or has another one below it."""
-        if self.nested(self.above) is not None:
+        if self.nested(self.above):
             return False
         with suppress(OSError, InvalidPath):
             found = _index_at(self.tree)
             return found is not None and found.st_ino == self.identity
         return False
 
-    def nested(self, directory: tuple[str, ...]) -> str | None:
-        """Return the uppermost directory with an index of its own, on the way from the base to this one.
+    def is_same(self, other: Base) -> bool:
+        """Return whether `other` uses the same index."""
+        return (self.tree.root, self.identity) == (other.tree.root, other.identity)
 
-        A process made it that does not see the base, such as one in a container into which only that
-        directory is mounted. Its writers do not wait for the lock of this base.
-        """
-        place = self.tree.root
-        for name in directory:
-            place = os.path.join(place, name)
-            if os.path.lexists(_index_file(place)):
-                return place
-        return None
+    def nested(self, directory: tuple[str, ...]) -> int:
+        """Return `innermost` for a directory below the base."""
+        return innermost(self.tree.root, directory)
 
     def rows(self, transaction: Transaction, found: Iterable[os.stat_result]) -> dict[int, Row]:
         """Return the rows of these files, without those on another file system mounted in between."""
@@ -283,6 +278,19 @@ class LocalWriter(StageWriter):
     def _check_open(self) -> None:
         if self._sink.closed:
             raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
+
+
+def innermost(top: str, directory: Sequence[str]) -> int:
+    """Return how many names of `directory` lead from `top` to the innermost index below it; 0: none.
+
+    A process made that index before there was one above it, or does not see what is above, such as one
+    in a container into which only that directory is mounted. Its writers wait for the lock of that index
+    alone, so whoever changes a file below it takes that lock.
+    """
+    for depth in range(len(directory), 0, -1):
+        if os.path.lexists(_index_file(os.path.join(top, *directory[:depth]))):
+            return depth
+    return 0
 
 
 def find_base(root: str, *, durable: bool) -> Base | None:

@@ -14,7 +14,8 @@ import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import groupby, islice
 from types import MappingProxyType
 from typing import Final
@@ -56,8 +57,15 @@ from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.body import Body, chunks
 from commitlog.stores.local.change import Change, changed, no_upload, tidy
 from commitlog.stores.local.file_io import copy_all, full_sync, read_range, write_all
-from commitlog.stores.local.index import Row, Upload, etag_of
-from commitlog.stores.local.scratch import Base, LocalWriter, PrivateFile, find_base, make_base
+from commitlog.stores.local.index import Row, Transaction, Upload, etag_of
+from commitlog.stores.local.scratch import (
+    Base,
+    LocalWriter,
+    PrivateFile,
+    find_base,
+    innermost,
+    make_base,
+)
 from commitlog.stores.local.tree import RESERVED, Entry, Tree, explained
 from commitlog.urls import Url, parse_store_url
 
@@ -86,6 +94,19 @@ class _Seen:
     row: Row | None
 
 
+@frozen
+class _Body:
+    """A complete private body: the base that keeps it, its future parts from there, and its name.
+
+    `upload_id` is that of an upload; None: it has no record.
+    """
+
+    base: Base
+    parts: tuple[str, ...]
+    file: PrivateFile
+    upload_id: str | None = None
+
+
 class LocalStore(ObjectStore):
     """A store in a local directory. Thread-safe, fork-safe, and safe for many processes at once.
 
@@ -109,11 +130,11 @@ class LocalStore(ObjectStore):
 
     * Not for network file systems: SQLite's locks and flock(2) do not work there. Not for file systems
       that fold case or normalise Unicode either: two paths would be one file.
-    * A directory and one below it use one index, that of the outer one if it was written to first. A
-      process that does not see the outer directory (a container that mounts only the inner one) makes an
-      index in the inner directory. From then on only that index counts there: changes through the outer
-      directory are refused (`ConfigurationError`). A change that is running at that moment is not
-      excluded. Mount the outer directory from the start.
+    * A directory and one below it use one index, that of the outer one if it was written to first.
+      Otherwise, or if a process does not see the outer directory (a container that mounts only the inner
+      one), there is an index in the inner directory, and only that one counts there: changes through the
+      outer directory take its lock. A change that is running while it is made is not excluded, and the
+      etags of objects that are there then change. Write to the outer directory first.
     * A process that may read, but not write, ``.commitlog`` may be refused while others write
       (`AccessDenied`).
     * ``content_type`` is not kept.
@@ -159,6 +180,7 @@ class LocalStore(ObjectStore):
         self._durable = durable
         self._found: Base | None = None
         self._swept: Base | None = None
+        self._nested: dict[str, Base] = {}
         self._bare = Tree(self._root, durable)
 
     def __repr__(self) -> str:
@@ -270,15 +292,14 @@ class LocalStore(ObjectStore):
         expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """See `ObjectStore.put`. `content_type` is not kept."""
-        _split(path)
         row = Row(secrets.token_hex(16), check_metadata(metadata))
-        base = self._base()
+        base, whole = self._base_of(path)
         with base.scratch() as scratch:
             for chunk in chunks(body):
                 with explained(repr(path)):
                     write_all(scratch.fd, chunk)
             self._seal(base, scratch.fd, path, row)
-            return self._place(base, scratch.file, path, condition, expiry)
+            return self._place(_Body(base, whole, scratch.file), path, condition, expiry)
 
     def copy(
         self,
@@ -294,56 +315,73 @@ class LocalStore(ObjectStore):
             if seen is None:
                 raise self._not_found(source)
             row = Row(secrets.token_hex(16), _EMPTY if seen.row is None else seen.row.metadata)
-            base = self._base()
+            base, whole = self._base_of(target)
             with base.scratch() as scratch:
                 with explained(repr(target)):
                     copy_all(seen.fd, scratch.fd)
                 self._seal(base, scratch.fd, target, row)
-                return self._place(base, scratch.file, target, condition, expiry)
+                return self._place(_Body(base, whole, scratch.file), target, condition, expiry)
 
     def delete(
         self, path: str, *, condition: IfMatch | None = None, expiry: RequestExpiry | None = None
     ) -> None:
         """See `ObjectStore.delete`."""
-        parts = _split(path)
-        base = self._base_of_deletion()
-        if base is None:
+        _split(path)
+        if not os.path.isdir(self._root):
             self._check_expiry(path, expiry)
             if condition is not None:
                 raise changed(path, condition, None)
             return
+        base, whole = self._base_of(path)
         with explained(repr(path)), base.index.changing() as transaction:
             self._check_expiry(path, expiry)
             change = Change(base, transaction)
-            change.remove(base.above + parts, condition)
-        self._sync(base, base.above + parts[:-1])
+            change.remove(whole, condition)
+        self._sync(base, whole[:-1])
         tidy(base, change.left)
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
         """See `ObjectStore.delete_many`."""
-        rest = iter({path: _split(path) for path in paths}.items())
+        unique = dict.fromkeys(paths)
+        for path in unique:
+            _split(path)
+        rest = iter(unique)
         errors: dict[str, CommitError] = {}
-        base = self._base_of_deletion()
-        while base is not None and (batch := dict(islice(rest, _BATCH))):
-            try:
-                with base.index.changing() as transaction:
-                    change = Change(base, transaction)
-                    for path, parts in batch.items():
-                        try:
-                            with explained(repr(path)):
-                                change.remove(base.above + parts, None)
-                        except CommitError as error:
-                            errors[path] = error
-            except CommitError as error:  # it did not begin, but earlier batches may be gone
-                errors |= dict.fromkeys(batch, error)
-                continue
-            for directory in {parts[:-1] for parts in batch.values()}:
+        while os.path.isdir(self._root) and (batch := tuple(islice(rest, _BATCH))):
+            groups: dict[Base, dict[str, tuple[str, ...]]] = {}
+            for path in batch:
                 try:
-                    self._sync(base, base.above + directory)
-                except OutcomeUnknown as error:
-                    errors |= {path: error for path, parts in batch.items() if parts[:-1] == directory}
-                    change.left.clear()
-            tidy(base, change.left)
+                    base, whole = self._base_of(path)
+                    groups.setdefault(base, {})[path] = whole
+                except CommitError as error:
+                    errors[path] = error
+            for base, group in groups.items():
+                errors |= self._delete_together(base, group)
+        return errors
+
+    def _delete_together(
+        self, base: Base, batch: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, CommitError]:
+        """Remove objects of one index, given with their parts from its base; return the errors."""
+        errors: dict[str, CommitError] = {}
+        try:
+            with base.index.changing() as transaction:
+                change = Change(base, transaction)
+                for path, whole in batch.items():
+                    try:
+                        with explained(repr(path)):
+                            change.remove(whole, None)
+                    except CommitError as error:
+                        errors[path] = error
+        except CommitError as error:  # it did not begin, but earlier batches may be gone
+            return dict.fromkeys(batch, error)
+        for directory in {whole[:-1] for whole in batch.values()}:
+            try:
+                self._sync(base, directory)
+            except OutcomeUnknown as error:
+                errors |= {path: error for path, whole in batch.items() if whole[:-1] == directory}
+                change.left.clear()
+        tidy(base, change.left)
         return errors
 
     # uploads
@@ -361,6 +399,8 @@ class LocalStore(ObjectStore):
         upload_id = secrets.token_hex(16)
         parts = _split(path)
         base = self._base()
+        with explained(repr(path)):
+            base.tree.check_free(base.above + parts)
         record = Upload(upload_id, "/".join(base.above + parts), self._clock.epoch())
         return LocalWriter(base, record, path, Row(secrets.token_hex(16), kept))
 
@@ -380,8 +420,9 @@ class LocalStore(ObjectStore):
 
         Raises:
             NotFound: one of them is neither a file nor an upload of the same call. Nothing happened.
-            InvalidPath: a path is invalid, leads through a symbolic link, or is on another file system.
-                As after any other error, files may have been dropped or may be staged.
+            InvalidPath: a path is invalid, leads through a symbolic link, or is on another file system;
+                or no file can appear at a path. As after any other error, files may have been dropped or
+                may be staged; not in the last case.
         """
         parts = {_split(source): _split(target) for source, target in files.items()}
         base = self._base()
@@ -389,6 +430,9 @@ class LocalStore(ObjectStore):
             source: _upload_of_file(key, base.above + source, base.above + parts[source])
             for source in parts
         }
+        for target in parts.values():
+            with explained(repr("/".join(target))):
+                base.tree.check_free(base.above + target)
         for source, (upload_id, _) in ids.items():
             self._sync_file(base, source, or_else=base.staged_file(upload_id))
         rest = iter(parts.items())
@@ -414,44 +458,61 @@ class LocalStore(ObjectStore):
     ) -> PutResult:
         """See `ObjectStore.publish`."""
         parts = _split(staged.path)
-        base = self._existing()
-        if base is None or not _UPLOAD_ID.fullmatch(staged.upload_id):
-            raise no_upload(parts)
-        file = base.staged_file(staged.upload_id)
-        return self._place(base, file, staged.path, condition, expiry, upload_id=staged.upload_id)
+        if _UPLOAD_ID.fullmatch(staged.upload_id):
+            for base, whole in self._homes(staged.path):
+                file = base.staged_file(staged.upload_id)
+                if base.look(file) is not None:
+                    body = _Body(base, whole, file, staged.upload_id)
+                    return self._place(body, staged.path, condition, expiry)
+        raise no_upload(parts)
 
     def abort(self, staged: Staged | StagedInfo) -> None:
         """See `ObjectStore.abort`."""
-        base = self._existing()
-        if base is None or not _UPLOAD_ID.fullmatch(staged.upload_id):
-            return
-        with explained(repr(staged.path)):
-            self._swept_once(base).drop_staged(staged.upload_id)
+        if _UPLOAD_ID.fullmatch(staged.upload_id):
+            for base, _ in self._homes(staged.path):
+                with explained(repr(staged.path)):
+                    if base is self._found:
+                        self._swept_once(base)
+                    base.drop_staged(staged.upload_id)
+
+    def _homes(self, path: str) -> list[tuple[Base, tuple[str, ...]]]:
+        """Return the bases that may have an upload of `path`, each with the parts from there.
+
+        That is the base of this store, and that of a directory on the way with an index of its own:
+        others stage files there.
+        """
+        base, found = self._existing(), self._where(path)
+        own = [] if base is None else [(base, base.above + _split(path))]
+        return own if found is None or found[0] is base else [*own, found]
 
     def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
         """See `ObjectStore.list_staged`. Yields the uploads that exist at the time of the call."""
         check_prefix(prefix)
-        base = self._existing()
-        if base is None:
-            return iter(())
-        uploads = base.index.read(lambda transaction: transaction.uploads(base.prefix + prefix))
-        with explained(self.url):
-            bodies = base.staged_bodies()
-        return (
-            StagedInfo(
-                path=upload.path[len(base.prefix) :],
-                upload_id=upload.upload_id,
-                initiated=upload.initiated,
-            )
-            for upload in uploads
-            if upload.upload_id in bodies  # a crash may leave a record alone
-        )
+        # The last name is that of a file, perhaps of an incomplete one.
+        homes = self._homes(prefix.rpartition("/")[0] + "/-" if "/" in prefix else "-")
+        found: list[StagedInfo] = []
+        for base, whole in homes:
+            with explained(self.url):
+                bodies = base.staged_bodies()
+            # What leads from the base to this store, or from this store to the base.
+            inside = prefix.count("/") - (len(whole) - 1) + len(base.above)
+            outside = "".join(part + "/" for part in prefix.split("/")[:inside])
+            start = base.prefix + prefix.removeprefix(outside)
+            for upload in base.index.read(partial(Transaction.uploads, prefix=start)):
+                if upload.upload_id in bodies:  # a crash may leave a record alone
+                    path = outside + upload.path[len(base.prefix) :]
+                    found.append(
+                        StagedInfo(path=path, upload_id=upload.upload_id, initiated=upload.initiated)
+                    )
+        return iter(sorted(found, key=lambda each: (each.path, each.initiated)))
 
     def close(self) -> None:
         """Close the index. Idempotent."""
         base, self._found = self._found, None
-        if base is not None:
-            base.index.close()
+        nested, self._nested = self._nested, {}
+        for each in (base, *nested.values()):
+            if each is not None:
+                each.index.close()
 
     # where
 
@@ -478,9 +539,31 @@ class LocalStore(ObjectStore):
             base.sweep()
         return base
 
-    def _base_of_deletion(self) -> Base | None:
-        """Return the base, or None where there is nothing to delete and no reason to make one."""
-        return self._base() if os.path.isdir(self._root) else None
+    def _base_of(self, path: str) -> tuple[Base, tuple[str, ...]]:
+        """Return the base to change `path` in, made if there is none, and the parts from there."""
+        base = self._base()
+        return self._where(path) or (base, base.above + _split(path))
+
+    def _where(self, path: str) -> tuple[Base, tuple[str, ...]] | None:
+        """Return the base whose index counts at `path`, and the parts from there; None: none is."""
+        parts, base = _split(path), self._existing()
+        tree, whole = (self._bare, parts) if base is None else (base.tree, base.above + parts)
+        depth = innermost(tree.root, whole[:-1])
+        if depth:
+            return self._nested_base(tree, whole[:depth]), whole[depth:]
+        return None if base is None else (base, whole)
+
+    def _nested_base(self, tree: Tree, directory: tuple[str, ...]) -> Base:
+        """Return the base of a directory that has an index of its own."""
+        place = os.path.join(tree.root, *directory)
+        with explained(place), tree.directory(directory):  # raises where it leads through a link
+            found = self._nested.get(place)
+            if found is None or not found.is_there:
+                found = find_base(place, durable=self._durable)
+                if found is None or found.above:
+                    raise Unavailable(f"the index in {place} was removed: try again")
+                self._nested[place] = found
+            return found
 
     # looking
 
@@ -500,7 +583,7 @@ class LocalStore(ObjectStore):
             try:
                 with explained(repr(path)):
                     found = os.fstat(fd)
-                    row = _rows(base, [found]).get(found.st_ino)
+                    row = self._rows_at(path, base, [found]).get(found.st_ino)
                     now = found if row is not None or base is None else tree.stat(whole)
                 if now is None or not os.path.samestat(now, found):
                     continue  # the file was replaced, and its row is gone: look again
@@ -520,6 +603,9 @@ class LocalStore(ObjectStore):
         found = [(entry.path, entry.stat) for entry in entries if entry.stat is not None]
         base = self._existing()
         rows = _rows(base, [seen for _, seen in found])
+        for _, group in groupby(found, lambda each: each[0].rpartition("/")[0]):
+            (path, first), *more = group
+            rows |= self._nested_rows(path, base, [first, *(seen for _, seen in more)], rows)
         foreign = [(path, seen) for path, seen in found if seen.st_ino not in rows]
         same = set() if base is None else _unchanged(base, foreign)
         for path, seen in found:
@@ -531,6 +617,32 @@ class LocalStore(ObjectStore):
                 if again is not None:
                     yield _listed(path, again.stat, again.row)
 
+    def _rows_at(self, path: str, base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
+        """Return the rows of files in the directory of `path`."""
+        rows = _rows(base, found)
+        return rows | self._nested_rows(path, base, found, rows)
+
+    def _nested_rows(
+        self,
+        path: str,
+        base: Base | None,
+        found: Sequence[os.stat_result],
+        rows: Mapping[int, Row],
+    ) -> dict[int, Row]:
+        """Return what takes the place of `rows` if another index than that of `base` counts there.
+
+        A file that only `base` knows has the etag that others see there. It keeps its metadata.
+        """
+        counting = self._where(path)
+        if counting is None or counting[0] is base:
+            return {}
+        known = {
+            seen.st_ino: Row(etag_of(seen, None), rows[seen.st_ino].metadata)
+            for seen in found
+            if seen.st_ino in rows
+        }
+        return known | _rows(counting[0], found)
+
     # changing
 
     def _seal(self, base: Base, fd: int, path: str, row: Row) -> None:
@@ -541,25 +653,29 @@ class LocalStore(ObjectStore):
             base.index.record(os.fstat(fd), row)
 
     def _place(
-        self,
-        base: Base,
-        file: PrivateFile,
-        path: str,
-        condition: Condition | None,
-        expiry: RequestExpiry | None,
-        *,
-        upload_id: str | None = None,
+        self, body: _Body, path: str, condition: Condition | None, expiry: RequestExpiry | None
     ) -> PutResult:
         """Give a sealed body its visible name, which is the moment at which the mutation happens."""
-        whole = base.above + _split(path)
+        base, file = body.base, body.file
+        target, whole = self._where(path) or (base, body.parts)
+        if target.is_same(base):
+            target = base  # it may be another object, and would wait for the same lock
         with explained(repr(path)):
             for _ in range(_TRIES):
                 try:
-                    with base.index.changing() as transaction:
-                        change = Change(base, transaction)
-                        row = change.row_of(file, whole, upload_id)
+                    with ExitStack() as opened:
+                        transaction = opened.enter_context(base.index.changing())
+                        row = Change(base, transaction).row_of(file, body.parts, body.upload_id)
+                        found = base.look(file)
+                        if found is None:
+                            raise no_upload(body.parts)
+                        if target is not base:
+                            # Its directory has an index of its own since it was staged.
+                            target.index.record(found, row)
+                            transaction = opened.enter_context(target.index.changing())
+                        change = Change(target, transaction)
                         self._check_expiry(path, expiry)
-                        change.place(file, whole, condition)
+                        change.place(base, file, whole, condition)
                     break
                 except NotFound:
                     raise
@@ -569,8 +685,12 @@ class LocalStore(ObjectStore):
                 raise Unavailable(f"{path!r}: its directory is removed as fast as it is made")
         with suppress(OSError, InvalidPath):  # a link has left the private name; what stays is swept
             base.unlink(file)
-        self._sync(base, whole[:-1])
-        tidy(base, change.left, upload_id)
+        self._sync(target, whole[:-1])
+        if target is base:
+            tidy(base, change.left, body.upload_id)
+        else:
+            tidy(target, change.left)
+            tidy(base, [(found.st_ino, row.token)], body.upload_id)
         return PutResult(path=path, etag=row.token)
 
     def _sync_file(self, base: Base, parts: tuple[str, ...], *, or_else: PrivateFile) -> None:

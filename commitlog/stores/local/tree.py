@@ -19,7 +19,7 @@ from commitlog.errors import AccessDenied, BucketNotFound, CommitError, InvalidP
 from commitlog.paths import check_path
 from commitlog.stores.local.file_io import full_sync
 
-__all__ = ["RESERVED", "Entry", "Tree", "explained", "sync_directory"]
+__all__ = ["RESERVED", "Entry", "Tree", "explained", "in_the_way", "sync_directory"]
 
 #: The directory of a store's internal files. No path may lead through it.
 RESERVED: Final = ".commitlog"
@@ -119,6 +119,16 @@ class Tree:
             return None
         return fd
 
+    def check_free(self, parts: Sequence[str]) -> None:
+        """Raise `InvalidPath` if no file can be there: of a directory, or of a file or link above it."""
+        for depth in range(1, len(parts) + 1):
+            found = self.stat(parts[:depth])
+            if found is None:
+                return
+            if stat.S_ISDIR(found.st_mode) != (depth < len(parts)):
+                kind = "a directory" if depth == len(parts) else "an object"
+                raise in_the_way(parts[:depth], kind)
+
     # directories
 
     @contextmanager
@@ -196,10 +206,7 @@ class Tree:
                     if stat.S_ISLNK(os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode):
                         raise _is_link(parts[:depth]) from None
                     if create:
-                        raise InvalidPath(
-                            f"{'/'.join(parts[:depth])!r} is an object: a local directory cannot hold"
-                            " both 'a' and 'a/b'"
-                        ) from None
+                        raise in_the_way(parts[:depth], "an object") from None
                     os.close(fd)
                     return None
                 os.close(fd)
@@ -282,6 +289,12 @@ def _names(fd: int, start: str) -> list[str]:
                 names.append(entry.name)
     names.sort()
     return names
+
+
+def in_the_way(parts: Sequence[str], kind: str) -> InvalidPath:
+    """Return the error for a file of which the path is taken, or leads through a file."""
+    path = "/".join(parts)
+    return InvalidPath(f"{path!r} is {kind}: a local directory cannot hold both 'a' and 'a/b'")
 
 
 def _is_link(parts: Sequence[str]) -> InvalidPath:

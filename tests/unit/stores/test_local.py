@@ -341,13 +341,15 @@ def test_its_own_directory_is_hidden_and_reserved(store: LocalStore, root: Path)
 
 def test_a_directory_cannot_be_an_object_as_well(store: LocalStore) -> None:
     """Writing ``a`` next to ``a/b`` is refused with the reason. Nothing changes and nothing is left."""
+    before = [store.stage(path, b"2") for path in ("a", "a/b/c", "a/b/c/d")]
     store.put("a/b", b"1")
-    for path in ("a", "a/b/c", "a/b/c/d"):
-        staged = store.stage(path, b"2")
+    for staged in before:
+        path = staged.path
         calls: tuple[Callable[[], object], ...] = (
             lambda path=path: store.put(path, b"2"),
             lambda path=path: store.put(path, b"2", condition=IfAbsent()),
             lambda path=path: store.copy("a/b", path),
+            lambda path=path: store.stage(path, b"2"),
             lambda staged=staged: store.publish(staged),
         )
         for call in calls:
@@ -373,14 +375,16 @@ def test_links_are_never_followed(store: LocalStore, root: Path, tmp_path: Path)
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(b"secret")
+    paths = ("file", "dangling", "away", "away/secret", "away/new/x", "dir/away/secret", "loop/x")
+    before = [store.stage(path, b"2") for path in paths]
     store.put("dir/a", b"1")
     (root / "file").symlink_to(outside / "secret")
     (root / "dangling").symlink_to(outside / "new")
     (root / "away").symlink_to(outside)
     (root / "dir" / "away").symlink_to(outside)
     (root / "loop").symlink_to("loop")
-    for path in ("file", "dangling", "away", "away/secret", "away/new/x", "dir/away/secret", "loop/x"):
-        staged = store.stage(path, b"2")
+    for staged in before:
+        path = staged.path
         calls: tuple[Callable[[], object], ...] = (
             lambda path=path: store.head(path),
             lambda path=path: store.get(path),
@@ -389,6 +393,7 @@ def test_links_are_never_followed(store: LocalStore, root: Path, tmp_path: Path)
             lambda path=path: store.copy("dir/a", path),
             lambda path=path: store.copy(path, "copied"),
             lambda path=path: store.delete(path),
+            lambda path=path: store.stage(path, b"2"),
             lambda staged=staged: store.publish(staged),
         )
         for call in calls:

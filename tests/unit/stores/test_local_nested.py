@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
-from commitlog.errors import ConfigurationError
+from commitlog.errors import ConfigurationError, InvalidPath, NotFound, PreconditionFailed
 from commitlog.stores.api import IfAbsent, IfMatch
 from commitlog.stores.local.store import LocalStore
 
@@ -85,39 +86,117 @@ def test_a_directory_that_the_other_user_may_write_is_refused(tmp_path: Path) ->
         LocalStore(outer / "shared").put("x", b"1")
 
 
-def test_an_index_in_a_nested_directory_is_respected(tmp_path: Path) -> None:
+def test_an_index_in_a_nested_directory_counts_there(tmp_path: Path) -> None:
     """A container that mounts only the inner directory has created an index there.
 
-    No change bypasses its lock: the outer store refuses. An inner store that was open before goes on
-    with the new index.
+    From then on, changes through the outer store take its lock, and inner stores that were open before
+    go on with it.
     """
     outer, place = tmp_path / "outer", tmp_path / "container"
     place.mkdir()
     whole, inner = LocalStore(outer), LocalStore(outer / "inner")
     whole.put("inner/counter", b"0")
-    whole.put("beside", b"0")
+    whole.put("inner/kept", b"", metadata={"a": "b"})
     assert inner.get("counter").data == b"0"
-    staged = whole.stage("inner/staged", b"")
+    staged = whole.stage("inner/staged", b"1")
     command = ["unshare", "--mount", "sh", "-c", _MOUNTED, "sh", str(outer / "inner"), str(place)]
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no mount namespace may be made here")
     subprocess.run([*command, sys.executable, "-c", _COUNT, str(place), "counter", "10"], check=True)
     assert _index(outer / "inner").exists()
-    seen = whole.get("inner/counter")
-    assert seen.data == b"10"
-    for change in (
-        lambda: whole.put("inner/counter", b"1", condition=IfMatch(seen.etag)),
-        lambda: whole.put("inner/new/object", b"1", condition=IfAbsent()),
-        lambda: whole.copy("beside", "inner/counter"),
-        lambda: whole.delete("inner/counter"),
-        lambda: whole.publish(staged),
-        lambda: whole.stage_files({"inner/counter": "elsewhere"}, key="k"),
-    ):
-        with pytest.raises(ConfigurationError, match="its own index"):
+    contained = subprocess.Popen([*command, sys.executable, "-c", _COUNT, str(place), "counter", "100"])
+    try:
+        for _ in range(100):
+            while True:
+                seen = whole.get("inner/counter")
+                try:
+                    whole.put(
+                        "inner/counter", b"%d" % (int(seen.data) + 1), condition=IfMatch(seen.etag)
+                    )
+                    break
+                except PreconditionFailed:
+                    pass
+        assert contained.wait(60) == 0
+    finally:
+        contained.kill()
+        contained.wait()
+    assert inner.get("counter").data == b"210"
+    published = whole.publish(staged)
+    assert inner.get("staged").etag == published.etag == whole.get("inner/staged").etag
+    kept = whole.get("inner/kept")
+    assert (kept.etag, kept.metadata) == (inner.get("kept").etag, {"a": "b"})
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> tuple[LocalStore, LocalStore]:
+    """An outer store and one in its directory ``a/b``, which was written to first."""
+    inner = LocalStore(tmp_path / "a" / "b")
+    inner.put("first", b"1", metadata={"k": "v"})
+    return LocalStore(tmp_path), inner
+
+
+def test_both_stores_of_a_nested_index_see_the_same_objects(
+    both: tuple[LocalStore, LocalStore],
+) -> None:
+    outer, inner = both
+    assert outer.get("a/b/first").metadata == {"k": "v"}  # also before the outer one has an index
+    outer.put("c", b"")
+    with pytest.raises(PreconditionFailed):
+        outer.put("a/b/first", b"2", condition=IfMatch("another"))
+    outer.put("a/b/first", b"2", condition=IfMatch(inner.get("first").etag), metadata={"k": "w"})
+    outer.copy("c", "a/b/x/copy", condition=IfAbsent())
+    outer.put("a/b/gone", b"")
+    outer.put("a/b/gone too", b"")
+    outer.delete("a/b/gone")
+    assert outer.delete_many(["c", "a/b/gone too", "a/b/none"]) == {}
+    listed = [(info.path, info.etag) for info in outer.list()]
+    assert listed == [(f"a/b/{info.path}", info.etag) for info in inner.list()]
+    assert [path for path, _ in listed] == ["a/b/first", "a/b/x/copy"]
+    assert inner.get("first").metadata == {"k": "w"}
+
+
+def test_an_upload_is_published_through_either_store_of_a_nested_index(
+    both: tuple[LocalStore, LocalStore],
+) -> None:
+    outer, inner = both
+    theirs = inner.stage("theirs", b"1")
+    dropped = inner.stage("dropped", b"")
+    ours = outer.stage("a/b/ours", b"2")
+    assert [info.path for info in outer.list_staged("a/b/")] == [
+        "a/b/dropped",
+        "a/b/ours",
+        "a/b/theirs",
+    ]
+    outer.abort(evolve(dropped, path="a/b/dropped"))
+    outer.publish(evolve(theirs, path="a/b/theirs"))
+    etag = outer.publish(ours, condition=IfAbsent()).etag
+    assert inner.get("ours").etag == etag == outer.get("a/b/ours").etag
+    assert inner.get("theirs").metadata == outer.get("a/b/theirs").metadata != {}
+    assert [*inner.list_staged(), *outer.list_staged("a/")] == []
+    with pytest.raises(NotFound):
+        outer.publish(ours)
+
+
+def test_a_link_to_a_directory_with_an_index_is_not_followed(
+    both: tuple[LocalStore, LocalStore], tmp_path: Path
+) -> None:
+    outer, inner = both
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "b")
+    for change in (lambda: outer.put("link/x", b""), lambda: outer.delete("link/first")):
+        with pytest.raises(InvalidPath):
             change()
-    assert isinstance(whole.delete_many(["inner/counter"])["inner/counter"], ConfigurationError)
-    whole.put("beside", b"1")
-    etag = inner.get("counter").etag
-    assert etag == LocalStore(outer / "inner").get("counter").etag
-    assert inner.put("counter", b"11", condition=IfMatch(etag))
-    assert whole.get("inner/counter").data == b"11"
+    assert [info.path for info in inner.list()] == ["first"]
+
+
+def test_a_file_is_not_staged_where_none_can_appear(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"")
+    store.put("b/c", b"")
+    store.put("ready", b"")
+    for path in ("a/x", "a/x/y", "b"):
+        with pytest.raises(InvalidPath, match="cannot hold both"):
+            store.begin_stage(path)
+        with pytest.raises(InvalidPath, match="cannot hold both"):
+            store.stage_files({"ready": path}, key="k")
+    assert store.get("ready").data == b""
+    assert list(store.list_staged()) == []
