@@ -27,12 +27,15 @@ only speed.
 * Watermarks rise with the keys: a sweep of the body raises no watermark above that of the tail at its
   begin.
 
-If keys have no order, the boundary stays at the beginning, and the whole listing is the tail.
+If keys have no order, the boundary stays at the beginning, and the whole listing is the tail. So it does
+if the store sorts directory by directory: else objects would be in neither part. If that shows only
+after the boundary has moved, planning fails.
 """
 
 from __future__ import annotations
 
 import enum
+import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -50,9 +53,18 @@ from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source_state import ListingPass, SourceState
 from commitlog.paths import join
 from commitlog.stores.api import InFlight, ObjectInfo, ObjectStore, Observation
+from commitlog.stores.order import in_order, up_to
 from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
 __all__ = ["MAX_WANTED", "FileDecision", "Plan", "Planner", "store_time"]
+
+_log = logging.getLogger(__name__)
+
+#: What to do if the store turns out to list in an order that does not allow a boundary.
+_ADVICE = (
+    "objects may have been passed over. Run `commitlog ingest reset`, and restart without `ordered` and"
+    " with a new checkpoint directory, which reads everything again"
+)
 
 #: Most slices that are retried in one epoch.
 MAX_WANTED = 20
@@ -116,7 +128,7 @@ class Plan:
 
 
 class Planner:
-    """Plans the steps of one source. Thread-safe, stateless.
+    """Plans the steps of one source. Thread-safe; it warns once of a store that sorts otherwise.
 
     Args:
         store: the store with the objects.
@@ -137,6 +149,7 @@ class Planner:
         self._settings = settings
         self._splits = splits
         self._clock = clock
+        self._warned = False
 
     def now(self) -> float:
         """Return the time by the store's clock, rounded down."""
@@ -249,7 +262,7 @@ class Planner:
         """
         fresh = self._begin("")
         known_at = self._known_at(state)
-        for info in self._listed("", known_at):
+        for info in self._with_etags(self._store.list(self._settings.listed_prefix), known_at):
             listed()
             behind = info.path > state.watermarks.boundary
             sweep = state.tail if behind else state.body
@@ -262,13 +275,31 @@ class Planner:
     def _stride(self) -> float:
         return max(self._settings.grace / _STRIDES, _MIN_STRIDE)
 
-    def _listed(self, after: str, known_at: Callable[[str], SourceState]) -> Iterator[ObjectInfo]:
-        """Yield the listed objects after a path. If the listing has no etag of one, a HEAD finds it.
+    def _objects(self, state: SourceState, after: str, upto: str | None) -> Iterator[ObjectInfo]:
+        """Return the objects that the store lists after a path, and up to `upto`.
+
+        Raises `NotSupported` if the store has listed objects on the wrong side of the boundary.
+        """
+        store, prefix = self._store, self._settings.listed_prefix
+        if not state.watermarks.boundary:
+            return store.resume(prefix, after=after)
+        if upto is not None:
+            rest = store.resume(prefix, after=after)
+            return up_to(store, prefix, rest, after=after, last=upto, advice=_ADVICE)
+        # At the boundary, the sweep of the body compares the two parts.
+        cut = after == state.watermarks.boundary
+        rest = store.list(prefix, start_after=after) if cut else store.resume(prefix, after=after)
+        return in_order(store, rest, after=after, advice=_ADVICE)
+
+    def _with_etags(
+        self, listed: Iterable[ObjectInfo], known_at: Callable[[str], SourceState]
+    ) -> Iterator[ObjectInfo]:
+        """Yield listed objects. If the listing has no etag of one, a HEAD finds it.
 
         There is no HEAD of an object that is passed whatever its etag; one that is gone is left out.
         `known_at`: returns the state row by which to judge an object at a path.
         """
-        for info in self._store.list(self._settings.listed_prefix, start_after=after):
+        for info in listed:
             if info.etag or self._is_passed(known_at(info.path), info):
                 yield info
                 continue
@@ -449,9 +480,7 @@ class Planner:
         settled_before = sweep.began - self._settings.grace
         cursor, settled, quiet = sweep.cursor, sweep.settled, sweep.settled == sweep.cursor
         rest, passed_over, count, ended = state.rest, state.passed_over, 0, True
-        for info in self._listed(cursor, lambda _path: state):
-            if upto is not None and info.path > upto:
-                break
+        for info in self._with_etags(self._objects(state, cursor, upto), lambda _path: state):
             if rest is not None or builder.full:
                 ended = False
                 break
@@ -474,6 +503,9 @@ class Planner:
                 if decision is FileDecision.REMEMBER and recent:
                     builder.finished.append(File.of(info))
             count += 1
+            if info.path < cursor:  # a listing that cannot be cut: the boundary stays at the beginning
+                self._warn(info.path, cursor)
+                quiet, settled = False, ""
             cursor = info.path
             quiet = quiet and info.last_modified < settled_before
             settled = cursor if quiet else settled
@@ -482,6 +514,15 @@ class Planner:
                 break
         state = evolve(state, rest=rest, passed_over=passed_over)
         return state, evolve(sweep, cursor=cursor, settled=settled), count, ended
+
+    def _warn(self, path: str, before: str) -> None:
+        if self._settings.ordered and not self._warned:
+            self._warned = True
+            _log.warning(
+                "%s lists %r after %r: it does not sort paths by their bytes, so source %r is read"
+                " without the option `ordered`",
+                *(self._store.url, path, before, self._settings.source),
+            )
 
 
 def _pass(state: SourceState) -> tuple[object, ...]:

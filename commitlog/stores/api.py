@@ -22,7 +22,7 @@ from typing import Self, TypeAlias, TypeVar
 from attrs import field, frozen, validators
 
 from commitlog._util.frozen_map import FrozenMap, frozen_map
-from commitlog.errors import CommitError, ConfigurationError, NotFound
+from commitlog.errors import CommitError, ConfigurationError, InvalidPath, NotFound
 from commitlog.stores.body import Body, chunks
 
 __all__ = [
@@ -467,7 +467,8 @@ class ObjectStore(abc.ABC):
 
         Args:
             prefix: the prefix of the paths.
-            start_after: only paths that come after this one in the store's order.
+            start_after: only paths that come after this one in the store's order; to continue a listing
+                of objects of other writers, use `resume`.
             delimiter: "" or "/": group paths below the next "/" into `Page.prefixes`.
             limit: maximum number of entries, 1 to 1000; a page with fewer need not be the last.
             token: `Page.next_token` of the previous page, with the other arguments unchanged.
@@ -493,6 +494,31 @@ class ObjectStore(abc.ABC):
         """Yield every object whose path starts with `prefix`, page by page."""
         for page in self.list_pages(prefix, start_after=start_after):
             yield from page.objects
+
+    def resume(self, prefix: str = "", *, after: str) -> Iterator[ObjectInfo]:
+        """Yield the objects that a listing of `prefix` has after the one at `after`; all if it is "".
+
+        A store that sorts directory by directory may leave out all objects below ``after/``, if a
+        listing starts after the object `after`, as SeaweedFS does. One more short request looks for
+        them. Arguments and errors are otherwise those of `list`.
+        """
+        listed = self.list(prefix, start_after=after)
+        below = f"{after}/"
+        if after and below.startswith(prefix) and self._hides(prefix, after, below):
+            yield from self.list(below)
+            listed = (info for info in listed if not info.path.startswith(below))
+        yield from listed
+
+    def _hides(self, prefix: str, after: str, below: str) -> bool:
+        """Return whether a listing that starts after an object may leave out what is below it."""
+        try:
+            if self.first(below) is None:
+                return False
+        except InvalidPath:  # a key of other programs, such as "a//b"
+            return False
+        # In the order of bytes, "." is the last character before "/".
+        first = self.first(prefix, start_after=f"{after}.{chr(0x10FFFF)}")
+        return first is None or not first.path.startswith(below)
 
     def first(self, prefix: str = "", *, start_after: str = "") -> ObjectInfo | None:
         """Return the first object whose path starts with `prefix`; None if there is none.

@@ -227,8 +227,10 @@ class Vast(MemoryStore):
         limit: int = 1000,
         token: str | None = None,
     ) -> Page:
-        """See `ObjectStore.list_page`. Any prefix and token are those of a listing of ``in/``."""
+        """See `ObjectStore.list_page`. Any token is that of a listing of ``in/``."""
         self.pages += 1
+        if not "in/".startswith(prefix):
+            return Page(objects=())
         after = max(start_after, token or "")
         first = int(after[3:12]) + 1 if after > "in/-" else 0
         if self.lowest is not None and after < "in/-":

@@ -40,6 +40,7 @@ PROTOCOLS = {"commit", "oplog", "outputs", "ingest", "namespace", "locks"}
 #: The modules that define ports, and those that count the requests to any implementation.
 PORTS = {
     *("commitlog.stores.api", "commitlog.stores.body", "commitlog.stores.counting_store"),
+    "commitlog.stores.order",
     *("commitlog.tables.api", "commitlog.tables.counting_table"),
 }
 

@@ -130,7 +130,7 @@ class Importer:
         done = ImportReport(last=start_after)
         top = self._top(into, within)
         if objects is None:
-            objects = self.store.list(prefix, start_after=start_after)
+            objects = self.store.resume(prefix, after=start_after)
         for directory, infos in groupby(objects, lambda info: info.path.rpartition("/")[0]):
             below = directory[len(prefix) :]
             target = join(into, below) if below else into

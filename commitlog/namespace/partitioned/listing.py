@@ -18,11 +18,15 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
-from commitlog.errors import InvalidPath, NotSupported
+from commitlog.errors import InvalidPath
 from commitlog.paths import check_prefix
 from commitlog.stores.api import ObjectInfo, ObjectStore, Page
+from commitlog.stores.order import in_order, up_to
 
 __all__ = ["ListedRange", "objects_in", "ranges_of"]
+
+#: What to do if the objects of a store cannot be divided.
+_ADVICE = "do this in one process"
 
 #: Directories to look for, for each range.
 _PARTS = 2
@@ -81,17 +85,11 @@ def objects_in(store: ObjectStore, within: ListedRange) -> Iterator[ObjectInfo]:
     Raises the errors of `ObjectStore.list`, and `NotSupported` if the store lists in another order than
     that of the bytes of the paths: its objects cannot be divided.
     """
-    before = within.start_after
-    for info in store.list(within.prefix, start_after=within.start_after):
-        if info.path <= before:
-            raise NotSupported(
-                f"{store.url} lists {info.path!r} after {before!r}, so it does not sort paths by their"
-                " bytes, and its objects cannot be divided into ranges: do this in one process"
-            )
-        if within.until is not None and info.path > within.until:
-            return
-        before = info.path
-        yield info
+    after = within.start_after
+    listed = store.list(within.prefix, start_after=after)
+    if within.until is None:
+        return in_order(store, listed, after=after, advice=_ADVICE)
+    return up_to(store, within.prefix, listed, after=after, last=within.until, advice=_ADVICE)
 
 
 def ranges_of(

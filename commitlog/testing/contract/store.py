@@ -54,7 +54,8 @@ def check_object_store(
 
     Args:
         store: the store to check.
-        byte_order: listings are in the byte order of UTF-8. If False, in any order that stays the same.
+        byte_order: listings are in the byte order of UTF-8. If False, in any order that stays the same,
+            and in which `ObjectStore.resume` continues, such as directory by directory.
         conditions: the conditions that the store enforces; by default, those of `store.capabilities`.
         races: those of `conditions` that hold for racing requests; by default, all of them.
         enforces_expiry: an expired request is refused; by default, if `store.capabilities` supports an

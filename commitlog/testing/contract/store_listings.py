@@ -111,6 +111,17 @@ def _pages(
         seen.add(token)
 
 
+def _check_resume(run: Run) -> None:
+    base = run.path("resume/")
+    names = ("a", "app-eu/1", "app.x", "app/1", "app/2", "b", *(["app"] if run.nested else []))
+    for name in names:
+        run.store.put(base + name, b"")
+    listed = [info.path for info in run.store.list(base)]
+    for number, path in enumerate(listed):
+        found = [info.path for info in run.store.resume(base, after=path)]
+        assert found == listed[number + 1 :], f"continued after {path!r}: {found}"
+
+
 def _check_list_arguments(run: Run) -> None:
     for limit in (0, -1, 1001):
         assert_raises(ConfigurationError, f"limit {limit}", run.store.list_page, run.prefix, limit=limit)
@@ -131,6 +142,7 @@ def _check_list_is_current(run: Run) -> None:
 
 LIST_CHECKS: tuple[Callable[[Run], None], ...] = (
     _check_list,
+    _check_resume,
     _check_list_arguments,
     _check_list_is_current,
 )

@@ -16,6 +16,7 @@ from commitlog.stores.api import ObjectInfo
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
+from support.directory_order import DirectoryOrder
 from support.namespace import QUICK, Auditor, InterceptedTable, ServiceTable
 
 LAKE = "lake"
@@ -43,10 +44,10 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Place:
-    """A new namespace."""
+def place(request: pytest.FixtureRequest) -> Place:
+    """A new namespace; the parameter is the class of its store."""
     clock = ManualClock()
-    store = MemoryStore(clock=clock)
+    store = getattr(request, "param", MemoryStore)(clock=clock)
     table = ServiceTable(clock=clock)
     wire = InterceptedTable(table)
     lake = Namespace(wire, store, LAKE, clock=clock, backoff=QUICK, grace=0)
@@ -123,6 +124,18 @@ def test_objects_that_cannot_be_files_are_reported(
     assert place.lake.read("c") == b"own"
     with pytest.raises(ConfigurationError, match="slash"):
         place.lake.maintenance.import_objects("a")
+
+
+@pytest.mark.parametrize(
+    "place", [MemoryStore, DirectoryOrder], indirect=True, ids=["bytes", "directories"]
+)
+def test_an_import_that_continues_leaves_out_nothing(place: Place) -> None:
+    """This holds on a store that hides what is below the object after which a listing starts."""
+    place.put("raw/app", "raw/app/1", "raw/app/2", "raw/app-eu/1", "raw/b")
+    listed = [info.path for info in place.store.list("raw/")]
+    done = place.lake.maintenance.import_objects("raw/", start_after="raw/app")
+    assert done.files == 4 and done.last == listed[-1]
+    assert place.paths() == ["app-eu/1", "app/1", "app/2", "b"]
 
 
 def test_a_large_directory_takes_few_requests(place: Place) -> None:

@@ -17,6 +17,7 @@ from commitlog.namespace.partitioned.listing import ListedRange, objects_in, ran
 from commitlog.paths import check_path
 from commitlog.stores.api import ObjectInfo, Page
 from commitlog.stores.memory import MemoryStore
+from support.directory_order import DirectoryOrder
 from support.selection import one_in
 
 
@@ -162,6 +163,17 @@ def test_an_unordered_listing_is_refused() -> None:
     store.extra, store.is_sorted = ["b", "a"], False
     with pytest.raises(NotSupported, match="does not sort"):
         list(objects_in(store, ListedRange(prefix="")))
+
+
+def test_ranges_of_a_store_that_sorts_otherwise_are_refused() -> None:
+    """The paths of each range rise, and yet app/1 is in none of them."""
+    store = DirectoryOrder()
+    for path in ("app/1", "app-eu/1", "b"):
+        store.put(path, b"")
+    with pytest.raises(NotSupported, match="does not sort"):
+        list(objects_in(store, ListedRange(prefix="", until="app-eu/1")))
+    assert len(list(objects_in(store, ListedRange(prefix="", start_after="app-eu/1")))) == 1
+    assert len(list(objects_in(store, ListedRange(prefix="app/", until="app/1")))) == 1
 
 
 @define(slots=False)
