@@ -189,9 +189,9 @@ def _leases(
 def _open_executor() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
-    from commitlog.commit.probe import RACERS
+    from commitlog.commit.probe import THREADS
 
-    return ThreadPoolExecutor(RACERS, thread_name_prefix="commitlog-probe")
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="commitlog-probe")
 
 
 def _wait(pending: InFlight[None]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
+from commitlog.commit.probe import probe
 from support.class_archive import JAVA_OPTIONS
 from support.selection import select_examples
 from support.servers import Dynalite, Juicefs, Ministack, Seaweedfs
@@ -108,6 +109,14 @@ def _no_thread_is_left_behind() -> Iterator[None]:
     for thread in left:
         thread.join(timeout=30)
     assert not [thread.name for thread in left if thread.is_alive()]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _short_probes() -> Iterator[None]:
+    """Race less in probes: the servers of the tests are known. Tests of the probe name their rounds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(probe.__kwdefaults__, "rounds", 8)
+        yield
 
 
 @pytest.fixture(scope="session")

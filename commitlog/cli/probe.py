@@ -10,7 +10,7 @@ from attrs import evolve
 
 from commitlog.cli.connection import Connection, store_options
 from commitlog.cli.output import json_option, print_columns, print_json
-from commitlog.commit.probe import RACERS
+from commitlog.commit.probe import THREADS
 from commitlog.commit.probe import probe as measure
 from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.errors import NotFound
@@ -73,7 +73,7 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], stored: bool
                 f"the table keeps no probe report of {report.url}: measure it, without --stored"
             )
     else:
-        with ThreadPoolExecutor(RACERS) as executor:
+        with ThreadPoolExecutor(THREADS) as executor:
             report = measure(opened.object_store, kinds=wanted, executor=executor)
         if report.versioning is None:
             report = evolve(report, versioning=opened.object_store.versioning())

@@ -191,7 +191,13 @@ class ConditionalStore:
         self._lease = lease
         self._settings = settings
         self._probe_cache = ProbeCache(
-            store, probe_report, findings=findings, open_executor=open_executor, lock=lock, new_id=new_id
+            store,
+            probe_report,
+            findings=findings,
+            open_executor=open_executor,
+            lock=lock,
+            new_id=new_id,
+            clock=clock,
         )
         self._strategy = _Strategy(
             store,

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from attrs import evolve
 
 from commitlog._util.concurrency import OpenExecutor
+from commitlog.clock import Clock
 from commitlog.commit.bucket_identity import BUCKETS, BucketIdentity
 from commitlog.commit.probe import probe
 from commitlog.commit.probe_report import Kind, ProbeReport, ProbeResult
@@ -148,6 +149,7 @@ class ProbeCache:
         findings: the results that all clients of a table share, or None.
         open_executor: opens an executor for races, see `probe`; without it nothing is ever proven.
         new_id: makes unique ids.
+        clock: times races; the system's by default.
         lock: held during a measurement, so that threads which ask at the same time measure once.
             Without it each thread measures, on its own paths, and all use the first result.
     """
@@ -160,6 +162,7 @@ class ProbeCache:
         findings: StoredReports | None,
         open_executor: OpenExecutor | None,
         new_id: Callable[[], str],
+        clock: Clock | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         if probe_report is not None:
@@ -170,6 +173,7 @@ class ProbeCache:
         self.findings = findings
         self._open_executor = open_executor
         self._new_id = new_id
+        self._clock = clock
         self._initial = ProbeReport(url=store.url, rows=()) if probe_report is None else probe_report
         # Entries are only added, each in one step, so no thread can undo the change of another.
         self._found: dict[Kind, tuple[ProbeResult, ...]] = {}
@@ -231,7 +235,9 @@ class ProbeCache:
 
     def _measure(self, kind: Kind) -> tuple[ProbeResult, ...]:
         with nullcontext() if self._open_executor is None else self._open_executor() as executor:
-            report = probe(self._store, kinds=[kind], executor=executor, new_id=self._new_id)
+            report = probe(
+                self._store, kinds=[kind], executor=executor, new_id=self._new_id, clock=self._clock
+            )
         if report.versioning is not None:
             self._versioning = report.versioning
         return report.rows

@@ -24,7 +24,7 @@ from attrs import evolve, frozen
 
 from commitlog._util.ids import random_id
 from commitlog.commit.conditional import ConditionalStore, Mode
-from commitlog.commit.probe import RACERS, probe
+from commitlog.commit.probe import THREADS, probe
 from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.errors import CommitError, NotFound
@@ -289,7 +289,7 @@ def _measure(store: ObjectStore, mode: Mode) -> ProbeReport:
     if store.capabilities.enforced:
         return ProbeReport(url=store.url, rows=())
     kinds = [Kind.REQUEST_EXPIRY] if mode == "lease" else list(Kind)
-    with ThreadPoolExecutor(RACERS) as executor:
+    with ThreadPoolExecutor(THREADS) as executor:
         return probe(store, kinds=kinds, executor=executor)
 
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from commitlog import connect
 from commitlog.cli import main
 from commitlog.commit import ConditionalStore
-from commitlog.commit.probe import RACERS, probe
+from commitlog.commit.probe import THREADS, probe
 from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.errors import (
     AlreadyExists,
@@ -98,7 +98,7 @@ def _proven(vendor: str) -> ProbeReport:
 
 
 def _probe(store: ConditionalStore, *kinds: Kind) -> ProbeReport:
-    with ThreadPoolExecutor(RACERS) as executor:
+    with ThreadPoolExecutor(THREADS) as executor:
         return probe(store.object_store, kinds=kinds or KINDS, executor=executor)
 
 
