@@ -380,7 +380,9 @@ class ConditionalStore:
             ConfigurationError: a lease is too short for the list of its parts; nothing was sent.
             OutcomeUnknown: as in `put_if_absent`.
         """
-        return (self._publish_once if abort else self._publish)(staged, IfAbsent())
+        if abort:
+            return self._publish_once(staged, IfAbsent())
+        return self._publish(staged, IfAbsent(), shared=True)
 
     def check_absent(self, path: str, *, staged: bool = False) -> None:
         """Raise what creating an object would raise now; do nothing if it could be created.
@@ -621,7 +623,7 @@ class ConditionalStore:
         if not holds(condition, info):
             raise contradiction(path, condition, info)
 
-    def _publish(self, staged: Staged, condition: Condition) -> PutResult:
+    def _publish(self, staged: Staged, condition: Condition, *, shared: bool = False) -> PutResult:
         committer = self._choose(Operation.PUBLISH, condition, staged.path)
 
         def send(sent: Condition | None, expiry: RequestExpiry | None) -> PutResult:
@@ -634,6 +636,7 @@ class ConditionalStore:
             send=send,
             nonce=staged.nonce,
             body=staged.list_size,
+            shared=shared,
         )
         return _written(committer.run(mutation))
 

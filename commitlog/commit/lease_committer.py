@@ -181,6 +181,8 @@ class LeaseCommitter:
                     self._release(lease)
                     return mutation.result(published)
                 else:
+                    if lost is not None:
+                        result = self._confirm(mutation, result, lost)
                     self._check_mine(lease, mutation, self._clock.monotonic())
                     self._release(lease)
                     return result
@@ -383,6 +385,16 @@ class LeaseCommitter:
             if self._clock.monotonic() > (ends if expiry is None else patience):
                 raise mutation.unknown(why) from lost
             self._clock.sleep(self._settings.test_interval)
+
+    def _confirm(
+        self, mutation: Mutation, result: PutResult | None, lost: OutcomeUnknown
+    ) -> PutResult | None:
+        """Return the result of a request whose earlier answer was lost, see `Mutation.confirmed`."""
+        try:
+            info = self._begin_look(mutation)().info
+        except CommitError as error:
+            raise mutation.unknown(f"answered, and reading it back failed ({error})") from lost
+        return mutation.confirmed(result, info, lost)
 
     def _check_mine(
         self, lease: Lease, mutation: Mutation, seen: float, cause: CommitError | None = None

@@ -126,6 +126,7 @@ class Mutation:
             its source, and for a deletion.
         source: returns the source of a copy; None for other operations.
         body: size of the request's body in bytes, if it may exceed `LeaseSettings.largest_body`.
+        shared: whether others may send the same request: publish the same upload.
     """
 
     operation: Operation
@@ -135,6 +136,7 @@ class Mutation:
     nonce: str | None = None
     source: Callable[[], ObjectInfo | None] | None = None
     body: int = 0
+    shared: bool = False
 
     def holds(self, info: ObjectInfo | None) -> bool:
         """Return whether the condition holds for the present object."""
@@ -170,6 +172,34 @@ class Mutation:
         if exclusive and self.source is not None and _is_copy(info, self.source()):
             return Reading.LANDED
         return Reading.OTHER
+
+    def confirmed(
+        self, said: PutResult | None, info: ObjectInfo | None, lost: CommitError | None
+    ) -> PutResult | None:
+        """Return the result of a request that was answered with success, as the object shows it.
+
+        An answer of success proves nothing where the same request may have come before: a store may
+        answer a repeated one at once, and refuse the first one a moment later. Versity Gateway does this
+        for uploads that it is completing.
+
+        Args:
+            said: the result by the answer.
+            info: the result of a HEAD that began after the answer.
+            lost: the loss of an earlier answer.
+
+        Raises `OutcomeUnknown` if the object has neither the nonce of this call nor, of a copy, the etag
+        in the answer; or if a deleted object is still there.
+        """
+        if self.recognises(info):
+            return self.result(info)
+        if self.operation is Operation.DELETE and not self.holds(info):
+            return said
+        if self.source is not None and said and info and same_etag(said.etag, info.etag):
+            return self.result(info)
+        there = "there is no object" if info is None else f"the object has etag {info.etag}"
+        raise self.unknown(
+            f"it was sent more than once, and answered with success, but {there}"
+        ) from lost
 
     def result(self, info: ObjectInfo | None) -> PutResult | None:
         """Return the result that the store would have sent, derived from the present object."""

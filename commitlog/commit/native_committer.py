@@ -24,7 +24,7 @@ from commitlog.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from commitlog.stores.api import Condition, ObjectStore, PutResult
+from commitlog.stores.api import Condition, ObjectInfo, ObjectStore, PutResult
 
 __all__ = ["NativeCommitter"]
 
@@ -92,6 +92,9 @@ class NativeCommitter:
             if lost is None and not (refused and mutation.nonce is not None):
                 raise
             result = self._read_back(mutation, lost, failure)
+        else:
+            if lost is not None or mutation.shared:
+                result = mutation.confirmed(result, self._look(mutation, "answered", lost), lost)
         return self._check_exclusive(mutation, result)
 
     def _check_exclusive(self, mutation: Mutation, result: PutResult | None) -> PutResult | None:
@@ -111,13 +114,17 @@ class NativeCommitter:
     def _read_back(
         self, mutation: Mutation, lost: OutcomeUnknown | None, failure: CommitError
     ) -> PutResult | None:
-        try:
-            info = self._store.begin_head(mutation.path)().info
-        except CommitError as error:
-            why = f"{failure}, and reading it back failed ({error})"
-            raise mutation.unknown(why) from (failure if lost is None else lost)
+        info = self._look(mutation, str(failure), failure if lost is None else lost)
         if mutation.read(info, exclusive=False) is Reading.LANDED:
             return mutation.result(info)
         if lost is None:
             raise failure
         raise mutation.unknown(f"an answer was lost, and then: {failure}") from lost
+
+    def _look(self, mutation: Mutation, what: str, cause: CommitError | None) -> ObjectInfo | None:
+        """Return the present object. Raises `OutcomeUnknown` if it cannot be read."""
+        try:
+            return self._store.begin_head(mutation.path)().info
+        except CommitError as error:
+            why = f"{what}, and reading it back failed ({error})"
+            raise mutation.unknown(why) from cause or error

@@ -9,13 +9,13 @@ from attrs import evolve
 
 from commitlog.commit.bucket_identity import BUCKETS
 from commitlog.commit.probe_report import Kind, ProbeReport
-from commitlog.stores.api import Condition, Dialect, IfAbsent, PutResult
+from commitlog.stores.api import Condition, Dialect, IfAbsent, PutResult, Staged
 from commitlog.stores.s3.dialects import spoken
 from commitlog.testing.sim import Fault, Forced, Node, SimulatedStore
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import BOTH, UNEXPLAINED, Setting, racing
-from sim.leases.actions import copy, create, delete, edit
+from sim.leases.actions import copy, create, delete, edit, publish
 from support.commit import proven
 from support.outputs import HookedStore
 
@@ -98,6 +98,20 @@ class _Cos(HookedStore):
         return evolve(result, version="1") if self._versioned else result
 
 
+class _Gateway(HookedStore):
+    """A client of a store that answers with success if an upload is published again meanwhile."""
+
+    def __init__(self, inner: SimulatedStore) -> None:
+        super().__init__(inner)
+        self._seen: set[str] = set()
+
+    def publish(self, staged: Staged, **options: Any) -> PutResult:
+        if staged.upload_id in self._seen:
+            return PutResult(path=staged.path, etag="that of the upload")
+        self._seen.add(staged.upload_id)
+        return super().publish(staged, **options)
+
+
 #: Arguments of worlds with such a store, which a probe has checked.
 _COS: Mapping[str, Any] = {
     "mode": "native",
@@ -172,6 +186,25 @@ NATIVE: tuple[Mutant, ...] = (
         story=(
             "An intermediary sends the request twice. The second one is refused because of the first, "
             "and A reports that another client's object exists."
+        ),
+    ),
+    Mutant(
+        name="a repeated request's success believed",
+        where="protocol.md#native",
+        rule="after a lost answer, a `HEAD` has to show that a success is the own one",
+        edit=Edit(("NativeCommitter.run", "if lost is not None or mutation.shared:", "if False:")),
+        setting=racing(
+            {"A": publish("k"), "B": create("k")},
+            Fault.LOST_RESPONSE,
+            most=2,
+            mode="native",
+            wrap=lambda store, _: _Gateway(store),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "B's object is there, so the store refuses A's upload, but the answer is lost. The store "
+            "answers the second attempt with success, because it still works on the first, and A "
+            "reports that it has created the object."
         ),
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from commitlog.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from commitlog.stores.api import NONCE, IfAbsent, IfMatch
+from commitlog.stores.api import NONCE, IfAbsent, IfMatch, PutResult
 from commitlog.stores.body import STAGE_ABOVE
 from support.commit import World, after, lost_after, lost_before, proven, raising, repeated
 
@@ -171,7 +172,7 @@ def test_a_copy_is_retried_while_its_target_is_missing(world: World) -> None:
     world.objects.put("source", b"x")
     world.script.next("copy", lost_before)
     world.client.copy_if_absent("source", "a")
-    assert world.script.log == ["copy", "copy"]
+    assert world.script.log == ["copy", "copy", "head"]
 
 
 def test_a_copy_that_finds_its_target_leaves_the_outcome_unknown(world: World) -> None:
@@ -331,3 +332,58 @@ def test_a_missing_upload_is_reported_only_after_a_head(world: World) -> None:
     world.script.next("head", raising(Unavailable("down")))
     with pytest.raises(OutcomeUnknown, match="down"):
         world.client.publish_if_absent(staged)
+
+
+# -- a success that is not the caller's ---------------------------------------------------------------
+
+
+def claimed(_perform: Any) -> PutResult:
+    """Do nothing, and answer with success, as to a request that is already being performed."""
+    return PutResult(path="a", etag='"claimed"')
+
+
+@pytest.mark.parametrize("mode", ["native", "lease"])
+@pytest.mark.parametrize("operation", ["put", "update", "copy", "publish", "delete"])
+def test_a_success_after_a_lost_answer_has_to_be_seen(operation: str, mode: Any) -> None:
+    """A store may answer a repeated request with success, and refuse the first one a moment later."""
+    world = World(mode=mode, ignores=False, probe_report=proven(*Kind))
+    world.objects.put("source", b"x")
+    etag = theirs(world) if operation in ("update", "delete") else ""
+    calls: dict[str, Callable[[], object]] = {
+        "put": lambda: world.client.put_if_absent("a", b"mine"),
+        "update": lambda: world.client.put_if_match("a", b"mine", etag=etag),
+        "copy": lambda: world.client.copy_if_absent("source", "a"),
+        "publish": lambda: world.client.publish_if_absent(staged, abort=True),
+        "delete": lambda: world.client.delete_if_match("a", etag=etag),
+    }
+    staged = world.client.stage("a", b"mine")
+    sent = "put" if operation == "update" else operation
+    world.script.next(sent, lost_before, claimed)
+    with pytest.raises(OutcomeUnknown, match="answered with success"):
+        calls[operation]()
+    assert len(world.script.sent(sent)) == 2
+    # The own effect is a success, whatever the answer said.
+    world = World(mode=mode, ignores=False, probe_report=proven(*Kind))
+    world.objects.put("source", b"x")
+    etag = theirs(world) if operation in ("update", "delete") else ""
+    staged = world.client.stage("a", b"mine")
+    world.script.next(sent, lost_before)
+    calls[operation]()
+    assert (world.objects.begin_head("a")().info is None) == (operation == "delete")
+
+
+def test_an_upload_that_others_may_publish_is_read_back(world: World) -> None:
+    """Another process sent the same request, which the store refuses. This one gets a success."""
+    staged = world.client.stage("a", b"mine")
+    theirs(world)
+    world.script.next("publish", claimed)
+    with pytest.raises(OutcomeUnknown, match="answered with success"):
+        world.client.publish_if_absent(staged)
+
+
+def test_a_success_that_cannot_be_read_back_is_unknown(world: World) -> None:
+    """The HEAD fails."""
+    world.script.next("put", lost_before)
+    world.script.next("head", raising(Unavailable("no answer")))
+    with pytest.raises(OutcomeUnknown, match="reading it back failed"):
+        world.client.put_if_absent("a", b"mine")
