@@ -6,7 +6,9 @@ and they are removed after the commit point, by the driver or by the process tha
 are named with their etags, because another program may write the same name again, and that file stays.
 
 As in Spark, names that begin with ``_`` or ``.`` do not count as files, except directories such as
-``_day=1``. A directory with its own log is another output, and is not touched.
+``_day=1``. But a job that replaces everything, or partitions, also replaces there the files from which
+readers take the names of data files (`METADATA`). A directory with its own log is another output. If it
+is a partition of this one, its files are replaced through its log, so that its readers see no hole.
 """
 
 from __future__ import annotations
@@ -15,17 +17,35 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from attrs import frozen
+from attrs import field, frozen
 
-from commitlog.oplog.validate import count, mapping, path, text
+from commitlog.errors import NotSupported
+from commitlog.oplog.validate import count, mapping, maybe_text, path, text
 from commitlog.stores.api import ObjectInfo, same_etag
 
-__all__ = ["NULL", "ForeignFile", "data_files", "lies_in", "parents_of", "partition_in", "roots_of"]
+__all__ = [
+    "NULL",
+    "ForeignFile",
+    "Survey",
+    "check_below",
+    "lies_in",
+    "parents_of",
+    "partition_in",
+    "roots_of",
+    "survey",
+]
 
 #: The directory of rows that have no value, as Hive calls it.
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
+#: Names of files, and of a directory of files, that tell readers which data files there are: those of
+#: Parquet summaries, and of Spark's streaming sink.
+METADATA = frozenset({"_metadata", "_common_metadata", "_spark_metadata"})
+
 _LOG = "_commitlog"
+
+#: Names of directories in which other table formats keep their logs.
+_TABLES = frozenset({"_delta_log", ".hoodie"})
 
 
 @frozen(kw_only=True)
@@ -35,12 +55,20 @@ class ForeignFile:
     Attributes:
         path: path relative to the output.
         size: bytes.
-        etag: as the store lists it; the file was written again if it has another one.
+        etag: as the store lists it; the file was written again if it has another one. "" in the log of
+            another output.
+        output: the directory of the output below this one whose log has the file, or None.
     """
 
     path: str
     size: int
     etag: str
+    output: str | None = None
+
+    @property
+    def is_metadata(self) -> bool:
+        """True if it holds no rows, but tells readers which files do; see `METADATA`."""
+        return not METADATA.isdisjoint(self.path.split("/"))
 
     def is_same(self, other: ForeignFile | None) -> bool:
         """Return whether `other`, a file under the same path, is unchanged."""
@@ -48,31 +76,79 @@ class ForeignFile:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as they are stored."""
-        return {"path": self.path, "size": self.size, "etag": self.etag}
+        fields = {"path": self.path, "size": self.size, "etag": self.etag}
+        return fields if self.output is None else {**fields, "output": self.output}
 
     @classmethod
     def from_json(cls, item: object) -> ForeignFile:
         """Return the file that `item` describes; for use in `build`."""
         fields = mapping(item)
-        return cls(path=path(fields["path"]), size=count(fields["size"]), etag=text(fields["etag"]))
+        return cls(
+            path=path(fields["path"]),
+            size=count(fields["size"]),
+            etag=text(fields["etag"]),
+            output=maybe_text(fields.get("output")),
+        )
 
 
-def data_files(infos: Iterable[ObjectInfo], top: str) -> list[ForeignFile]:
-    """Return the files that readers read in a listing of an output, including its own files.
+@frozen(kw_only=True)
+class Survey:
+    """What a listing of an output shows, its own files included. Paths are relative to the output.
+
+    Attributes:
+        files: the files that readers read, and those that tell them what to read.
+        outputs: the directories of other outputs.
+        tables: directories in which other table formats keep their logs.
+    """
+
+    files: list[ForeignFile] = field(factory=list)
+    outputs: set[str] = field(factory=set)
+    tables: set[str] = field(factory=set)
+
+    def add(self, other: Survey) -> None:
+        """Add what another listing shows."""
+        self.files.extend(other.files)
+        self.outputs.update(other.outputs)
+        self.tables.update(other.tables)
+
+
+def survey(infos: Iterable[ObjectInfo], top: str) -> Survey:
+    """Return what a listing of an output shows.
 
     Args:
         infos: the listing.
         top: the path of the output with a slash at its end, or ""; the result is relative to it.
     """
-    found, others = [], set()
+    found = Survey()
     for info in infos:
         name = info.path.removeprefix(top)
-        *directories, _ = segments = name.split("/")
-        if _LOG in directories[1:]:
-            others.add("/".join(directories[: directories.index(_LOG, 1)]))
-        if not any(map(_is_hidden, segments)):
-            found.append(ForeignFile(path=name, size=info.size, etag=info.etag))
-    return [file for file in found if others.isdisjoint(_above(file.path))] if others else found
+        segments = name.split("/")
+        first = next((n for n, segment in enumerate(segments) if _is_hidden(segment)), None)
+        if first is None or segments[first] in METADATA:
+            found.files.append(ForeignFile(path=name, size=info.size, etag=info.etag))
+        elif 0 < first < len(segments) - 1 and segments[first] == _LOG:
+            found.outputs.add("/".join(segments[:first]))
+        elif segments[first] in _TABLES:
+            found.tables.add("/".join(segments[: first + 1]))
+    return found
+
+
+def check_below(found: Survey) -> None:
+    """Raise `NotSupported` if a job cannot replace all rows that a listing shows.
+
+    These are outputs that are no partitions, and tables of other formats, whose logs would be wrong.
+    """
+    others = [each for each in found.outputs if not all("=" in part for part in each.split("/"))]
+    for each in sorted(others):
+        raise NotSupported(
+            f"{each!r} is an output of its own, and no partition of the output above it that the job was"
+            " to overwrite: overwrite or remove it by itself, or write to another directory"
+        )
+    for each in sorted(found.tables):
+        raise NotSupported(
+            f"{each!r} is the log of a table of another format, whose files the job was to replace:"
+            " overwrite the table with its own tools, or remove it, or write to another directory"
+        )
 
 
 def partition_in(path: str) -> dict[str, str | None]:

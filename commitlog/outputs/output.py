@@ -21,6 +21,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ from commitlog.errors import (
     ConfigurationError,
     InvalidPath,
     JobAborted,
+    JobAlreadyCommitted,
     NotFound,
     OutcomeUnknown,
     PublishIncomplete,
@@ -46,7 +48,7 @@ from commitlog.errors import (
 )
 from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.checkpoints import INTERVAL
-from commitlog.outputs.foreign import ForeignFile, lies_in
+from commitlog.outputs.foreign import ForeignFile, check_below, lies_in
 from commitlog.outputs.history import OutputHistory, read_history
 from commitlog.outputs.inspection import OutputInspection, inspect
 from commitlog.outputs.job import (
@@ -153,6 +155,10 @@ class Output:
         self._tag = hashlib.sha256(store.key(directory).encode()).hexdigest()[:8]
         backoff = Backoff() if backoff is None else backoff
         executor = SERIAL if executor is None else executor
+        #: Opens an output in another directory in the same way.
+        self._open = partial(
+            Output, store, clock=self._clock, executor=executor, backoff=backoff, new_id=new_id
+        )
         self._log = CommitLog(store, directory, clock=self._clock, backoff=backoff)
         self._pending = RecordDirectory(store, join(directory, "pending"), frozenset({"pending"}))
         self._publisher = Publisher(
@@ -163,6 +169,7 @@ class Output:
             clock=self._clock,
             backoff=backoff,
             executor=executor,
+            replace_below=self._replace_below,
         )
         self._ready = ReadyQueue(store, directory, clock=self._clock, backoff=backoff, executor=executor)
         self._share_records = share_records
@@ -329,25 +336,42 @@ class Output:
         """
         self._publisher.clear_heartbeat(attempt)
 
-    def foreign(self, directories: Iterable[str] = ("",)) -> Iterator[ForeignFile]:
+    def foreign(
+        self, directories: Iterable[str] = ("",), *, whole: bool = False
+    ) -> Iterator[ForeignFile]:
         """Yield the files that readers of the directory read and that no job of this output wrote.
 
-        They may be older than the output, or another program wrote them. Readers of the log do not see
-        them. Directories that are outputs of their own do not count, nor do names that readers skip.
+        They may be older than the output, another program wrote them, or they are of an output in a
+        directory below. Readers of the log do not see them. Names that readers skip do not count.
 
         Args:
             directories: the directories to list, relative to the output, with a slash at their ends.
+            whole: whether to yield all that an overwrite replaces: also the files that tell readers what
+                to read, such as ``_metadata``, and those that only the log of an output below shows.
 
-        It lists those directories and, if there are such files, reads the state of the log.
+        It lists those directories and, if there are such files, reads the state of the log; with
+        `whole`, the states of the outputs below, too, which may have files beside those directories.
+
+        Raises `NotSupported` with `whole` if an output below is not in directories such as ``day=1``,
+        or if there is a table of another format.
         """
+        there = self._publisher.survey(directories)
         found = [
             file
-            for file in self._publisher.data_files(directories)
+            for file in there.files
             if not (attempt_of(file.path) or "").startswith(self._tag)
+            and (whole or not file.is_metadata)
         ]
         # The files of a copied output have other digits.
-        known = self._log.state().files if found else {}
-        return (file for file in found if file.path not in known)
+        known = set(self._log.state().files) if found else set()
+        if whole:
+            check_below(there)
+            for directory in sorted(there.outputs):
+                for path, file in self._below(directory).state().files.items():
+                    path = join(directory, path)
+                    known.add(path)
+                    yield ForeignFile(path=path, size=file.size, etag="", output=directory)
+        yield from (file for file in found if file.path not in known)
 
     def commit(
         self,
@@ -374,6 +398,8 @@ class Output:
                 that they replace. Nothing was added by this call.
             InvalidPath: a file is not of this job, and nothing was sent; or a foreign file that the job
                 replaces has a control character in its name, and nothing was added.
+            NotSupported: the job was to overwrite an output below this one that is no partition, or a
+                table of another format; see `foreign`. Nothing was added.
             JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
             JobAborted: `abort` or `recover` excluded this attempt. Nothing was added.
             AlreadyExists: the mode is ``error``, and other data came first. Nothing was added.
@@ -883,13 +909,45 @@ class Output:
     def _to_remove(self, job: Job, files: Iterable[StagedFile]) -> Iterator[ForeignFile]:
         """Yield the foreign files that the mode of `job` replaces."""
         if job.mode == "overwrite":
-            yield from self.foreign()
+            yield from self.foreign(whole=True)
         elif job.mode == "overwrite-partitions":
             partitions = {frozenset(file.partition.items()): file.partition for file in files}
             directories = {_directory_of(job, file) for file in files}
-            for file in self.foreign(directories):
+            for file in self.foreign(directories, whole=True):
                 if lies_in(file.path, partitions.values()):
                     yield file
+
+    def _below(self, directory: str) -> Output:
+        return self._open(join(self.path, directory))
+
+    def _replace_below(self, directory: str, paths: Set[str], attempt: str) -> None:
+        """Replace files of the output in `directory`, by a job of its own; see `Publisher`.
+
+        Files that others added there meanwhile stay. Idempotent.
+        """
+        output = self._below(directory)
+        job_id = f"replaced by {attempt}"
+        old = {path.removeprefix(join(directory, "")) for path in paths}
+        state = output.state()
+        if job_id not in state.jobs and not old <= state.files.keys():
+            # Others have replaced some of them. If they have merged them, the rows are still there.
+            for record in output.log():
+                merged = set(output.replaced(record)) if record.mode == "rewrite" else set()
+                if merged and merged <= old:
+                    old |= {file.path for file in output.files(record)}
+                elif merged & old:
+                    _log.warning(
+                        "%r has merged rows that job %s replaced with newer ones; both stay",
+                        output,
+                        attempt,
+                    )
+        left = [path for path in state.files if path in old]
+        try:
+            job = output.begin(job_id, mode="overwrite-files", replaces=left)
+            if left:
+                output.commit(job, ())
+        except JobAlreadyCommitted:
+            output._publisher.roll_forward()
 
     def _refuse_foreign(self) -> None:
         """Raise `AlreadyExists` if there are foreign files."""

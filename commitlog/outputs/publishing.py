@@ -41,7 +41,7 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import decode, encode
 from commitlog.oplog.record_directory import RecordDirectory
-from commitlog.outputs.foreign import ForeignFile, data_files, parents_of, roots_of
+from commitlog.outputs.foreign import ForeignFile, Survey, parents_of, roots_of, survey
 from commitlog.outputs.job import HIDDEN, MAGIC, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
@@ -70,6 +70,8 @@ class Publisher:
         clock: the clock for pauses between attempts.
         backoff: the retry policy of requests that can be repeated.
         executor: sends requests in parallel.
+        replace_below: replaces files of an output below this one, by the log there; called with its
+            directory, the files' paths relative to this output, and the attempt that replaces them.
     """
 
     def __init__(
@@ -82,8 +84,10 @@ class Publisher:
         clock: Clock,
         backoff: Backoff,
         executor: Executor,
+        replace_below: Callable[[str, Set[str], str], None],
     ) -> None:
         self._store = store
+        self._replace_below = replace_below
         self._root = root
         self._log = log
         self._pending = pending
@@ -232,8 +236,8 @@ class Publisher:
     def replace(self, record: CommitRecord) -> None:
         """Remove what `record` replaced from listings; all of its files were seen published.
 
-        These are files of earlier versions, each of which is completed first, and foreign files. Raises
-        `PublishIncomplete`.
+        These are files of earlier versions, each of which is completed first, and foreign files; those
+        of outputs below this one are replaced by the logs there. Raises `PublishIncomplete`.
         """
         of_versions = record.replaces and record.visibility == "listed"
         if not of_versions and not record.replaces_foreign:
@@ -244,7 +248,11 @@ class Publisher:
                 self.roll_forward(until=record.version - 1)
                 state = self._log.state(until=record.version - 1)
                 gone = [file.path for file in self._log.apply(record, state)]
-            gone += self._unchanged(list(self._log.foreign(record)))
+            foreign = list(self._log.foreign(record))
+            for directory in sorted({file.output for file in foreign if file.output is not None}):
+                named = {file.path for file in foreign if file.output == directory}
+                self._replace_below(directory, named, record.attempt)
+            gone += self._unchanged([file for file in foreign if file.output is None])
             self.remove(map(self.place, gone))
         except CommitError as error:
             raise PublishIncomplete(
@@ -424,8 +432,8 @@ class Publisher:
             raise errors[0]
         return len(distinct)
 
-    def data_files(self, directories: Iterable[str]) -> Iterator[ForeignFile]:
-        """Yield what readers read in directories of the output, its own files included.
+    def survey(self, directories: Iterable[str]) -> Survey:
+        """Return what listings of directories of the output show.
 
         Args:
             directories: relative to the output, with a slash at their ends; "" for all of it.
@@ -433,8 +441,8 @@ class Publisher:
         top = self.place("")
         roots = list(roots_of(directories))
 
-        def look(directory: str) -> list[ForeignFile]:
-            return data_files(self._store.list(top + directory), top)
+        def look(directory: str) -> Survey:
+            return survey(self._store.list(top + directory), top)
 
         def is_other(directory: str) -> bool:
             return self._store.object_store.first(join(top + directory, "_commitlog/")) is not None
@@ -442,18 +450,20 @@ class Publisher:
         run = self._executor.map
         # The listing of a directory does not show whether one above it is an output of its own.
         parents = parents_of(roots)
-        others = tuple(
-            parent for parent, other in zip(parents, run(is_other, parents), strict=True) if other
-        )
-        for found in run(look, [root for root in roots if not root.startswith(others)]):
-            yield from found
+        found = Survey()
+        for parent, other in zip(parents, run(is_other, parents), strict=True):
+            if other:
+                found.outputs.add(parent.rstrip("/"))
+        for each in run(look, roots):
+            found.add(each)
+        return found
 
     # inside
 
     def _unchanged(self, files: Collection[ForeignFile]) -> list[str]:
         """Return the paths of those of `files` that nothing was written over since they were named."""
         directories = {file.path[: file.path.rfind("/") + 1] for file in files}
-        there = {file.path: file for file in self.data_files(directories)}
+        there = {file.path: file for file in self.survey(directories).files}
         return [file.path for file in files if file.is_same(there.get(file.path))]
 
     def _check_all_visible(self, record: CommitRecord, error: CorruptRecord) -> None:

@@ -269,7 +269,16 @@ class PreviewPublisher(Publisher):
         *,
         clock: Clock,
     ) -> None:
-        super().__init__(store, root, log, pending, clock=clock, backoff=Backoff(), executor=SERIAL)
+        super().__init__(
+            store,
+            root,
+            log,
+            pending,
+            clock=clock,
+            backoff=Backoff(),
+            executor=SERIAL,
+            replace_below=lambda *_: None,
+        )
         self._to_publish: set[str] = set()
 
     def complete(self, record: CommitRecord, cleanup: Cleanup | None = None) -> bool:

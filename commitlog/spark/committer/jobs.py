@@ -563,7 +563,7 @@ def _foreign(running: _Running) -> list[ForeignFile] | None:
     if running.job.mode == "overwrite" or not running.replaced:
         return None
     wanted = [partition_in(prefix + "/") for prefix in running.replaced]
-    found = running.output.foreign(prefix + "/" for prefix in running.replaced)
+    found = running.output.foreign((prefix + "/" for prefix in running.replaced), whole=True)
     return [file for file in found if lies_in(file.path, wanted)]
 
 

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import Any
 
 import pytest
 
 from commitlog.commit import ConditionalStore
 from commitlog.errors import AlreadyExists, InvalidPath
 from commitlog.outputs import Mode, Output, Visibility
-from commitlog.outputs.foreign import ForeignFile, data_files
+from commitlog.outputs.foreign import ForeignFile, survey
 from commitlog.stores import ObjectStore
-from commitlog.stores.api import Page
 from commitlog.stores.memory import MemoryStore
 from support.outputs import PLACES, Death, HookedStore, Once, Place, add_job, open_output, open_place
 
 #: Files of another program, and names that readers skip or that belong to another output.
 LEFT = ("plain.csv", "p=0/old.csv", "p=0/q=1/old.csv", "p=%30/old.csv", "p=7/old.csv", "_p=1/old.csv")
 SKIPPED = (
-    "_metadata",
     "_temporary/0/part.csv",
     ".hidden/part.csv",
     "p=0/.old.csv.crc",
     "p=0/_SUCCESS",
     "p=9_$folder$",
-    "other/_commitlog/00000000000000000001.json",
-    "other/part.csv",
 )
+
+#: Files that tell readers what to read.
+METADATA = ("_metadata", "p=0/_common_metadata", "_spark_metadata/0", "_spark_metadata/.0.crc")
 
 
 @pytest.fixture(params=PLACES)
@@ -43,25 +41,26 @@ def leave(store: ObjectStore | ConditionalStore, *names: str) -> None:
 
 
 def left(store: ObjectStore | ConditionalStore) -> set[str]:
-    """Return the files of `LEFT` and `SKIPPED` that exist."""
+    """Return the files of `LEFT`, `SKIPPED` and `METADATA` that exist."""
     there = {info.path.removeprefix("out/") for info in store.list("out/")}
-    return there & {*LEFT, *SKIPPED}
+    return there & {*LEFT, *SKIPPED, *METADATA}
 
 
 def rows(store: ObjectStore | ConditionalStore) -> list[str]:
     """Return the rows that readers of the directory see."""
-    paths = [f"out/{file.path}" for file in data_files(store.list("out/"), "out/")]
+    found = survey(store.list("out/"), "out/").files
+    paths = [f"out/{file.path}" for file in found if not file.is_metadata]
     return sorted(store.get(path).data.decode() for path in paths)
 
 
 def test_an_overwrite_replaces_foreign_files(place: Place) -> None:
     """Readers of the directory see only the rows of the new version, on every kind of store."""
     with place() as store:
-        leave(store, *LEFT, *SKIPPED)
+        leave(store, *LEFT, *SKIPPED, *METADATA)
         output = Output(store, "out")
         assert {file.path for file in output.foreign()} == set(LEFT)
         record = add_job(output, "a", 0, 1, mode="overwrite")
-        assert {file.path for file in record.foreign} == set(LEFT)
+        assert {file.path for file in record.foreign} == {*LEFT, *METADATA}
         assert left(store) == set(SKIPPED)
         assert rows(store) == ["a 0", "a 1"]
         assert list(output.foreign()) == []
@@ -71,10 +70,11 @@ def test_an_overwrite_replaces_foreign_files(place: Place) -> None:
 def test_foreign_files_are_replaced_by_partition(place: Place) -> None:
     """Foreign files in the partitions of a job are replaced, and no others."""
     with place() as store:
-        leave(store, *LEFT)
+        leave(store, *LEFT, "p=0/_common_metadata", "p=7/_spark_metadata/0")
         output = Output(store, "out")
         add_job(output, "a", 0, 1, mode="overwrite-partitions")
         # p=%30 is partition 0, too, but the job has no file in that directory.
+        assert "out/p=7/_spark_metadata/0" in {info.path for info in store.list("out/")}
         assert left(store) == {"plain.csv", "p=%30/old.csv", "p=7/old.csv", "_p=1/old.csv"}
         add_job(output, "b", 7, mode="overwrite-partitions")
         assert left(store) == {"plain.csv", "p=%30/old.csv", "_p=1/old.csv"}
@@ -108,7 +108,7 @@ def test_an_append_keeps_foreign_files() -> None:
 def test_mode_error_refuses_foreign_files() -> None:
     """It refuses a directory with such files when the job begins and at the commit point."""
     store = MemoryStore()
-    leave(store, *SKIPPED)
+    leave(store, *SKIPPED, *METADATA)
     output = open_output(store)
     job = output.begin("late", mode="error")
     leave(store, "plain.csv")
@@ -196,37 +196,6 @@ def test_names_like_those_of_pyarrow_are_foreign() -> None:
     leave(store, "0123456789abcdef0123456789abcdef-0.csv")
     add_job(open_output(store), "a", 0, mode="overwrite")
     assert rows(store) == ["a 0"]
-
-
-@pytest.mark.parametrize("marked", [False, True], ids=["plain", "marked"])
-def test_an_inner_output_above_a_partition_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, marked: bool
-) -> None:
-    """A listing of p=0/q=1/ does not show that p=0/ is another output.
-
-    If its log is marked as a directory, the first page of a listing on S3 may have no objects.
-    """
-    store = MemoryStore()
-    real = MemoryStore.list_page
-
-    def list_page(self: MemoryStore, prefix: str = "", **options: Any) -> Page:
-        if marked and prefix == "out/p=0/_commitlog/" and options.get("token") is None:
-            return Page(objects=(), next_token=prefix)
-        return real(self, prefix, **options)
-
-    monkeypatch.setattr(MemoryStore, "list_page", list_page)
-    outer = open_output(store)
-    inner = Output(outer.store, "out/p=0")
-    job = inner.begin("inner")
-    record = inner.commit(job, [inner.stage(job, f"q=1/{job.file_name(0)}", b"inner")])
-    leave(store, "p=1/q=1/old.csv")
-    job = outer.begin("outer", mode="overwrite-partitions")
-    files = [
-        outer.stage(job, f"p={p}/q=1/" + job.file_name(p), b"outer", partition={"p": str(p), "q": "1"})
-        for p in (0, 1)
-    ]
-    assert [file.path for file in outer.commit(job, files).foreign] == ["p=1/q=1/old.csv"]
-    assert [store.get(inner.locate(file)).data for file in record.files] == [b"inner"]
 
 
 def test_an_invalid_foreign_name_is_refused_before_the_commit_point() -> None:
