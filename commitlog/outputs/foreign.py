@@ -165,13 +165,18 @@ def partition_in(path: str) -> dict[str, str | None]:
 def lies_in(path: str, partitions: Collection[Mapping[str, str | None]]) -> bool:
     """Return whether the directories of `path` lead into one of `partitions`.
 
-    A partition without values has the files that are in no partition.
+    A partition without values has the files that are in no partition. Names are compared without case:
+    a directory may spell a column otherwise than the log does.
 
-    >>> lies_in("p=1/q=2/f", [{"p": "1"}]), lies_in("p=1/f", [{}]), lies_in("day/f", [{}])
+    >>> lies_in("P=1/q=2/f", [{"p": "1"}]), lies_in("p=1/f", [{}]), lies_in("day/f", [{}])
     (True, False, True)
     """
-    there = partition_in(path).items()
-    return any(partition.items() <= there if partition else not there for partition in partitions)
+    there = _folded(partition_in(path))
+    return any(_folded(each) <= there if each else not there for each in partitions)
+
+
+def _folded(partition: Mapping[str, str | None]) -> set[tuple[str, str | None]]:
+    return {(name.lower(), value) for name, value in partition.items()}
 
 
 def roots_of(directories: Iterable[str]) -> Iterator[str]:

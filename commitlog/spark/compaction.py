@@ -6,6 +6,7 @@ Only outputs can be compacted: the job names the files that it replaces, in the 
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
@@ -42,8 +43,9 @@ def compact(
 
     Readers of the log see each row exactly once before, during and after. Files of the same partition,
     format and compression are merged in the order of their commits. Other jobs may write at the same
-    time: files that they add stay, and files that they replace stay replaced. docs/outputs.md describes
-    what readers see that do not use the log.
+    time: files that they add stay, and files that they replace stay replaced. Files of one bucket of
+    Spark (``bucketBy``) become files of that bucket. docs/outputs.md describes what readers see that do
+    not use the log.
 
     Args:
         spark: the session; Spark Connect works too.
@@ -85,6 +87,9 @@ def compact(
 
 #: Seconds between two heartbeats while files are written.
 HEARTBEAT = 60.0
+
+#: The number of a bucket in the name of a file, as Spark's BucketingUtils reads it.
+_BUCKET = re.compile(r".*(_\d+)(?:\..*)?", re.DOTALL)
 
 #: Number of attempts if other jobs replace the files during the compaction.
 TRIES = 3
@@ -174,7 +179,8 @@ def rewrite(output: Output, job: Job, task: int, group: Group, schema: pa.Schema
     [first, *_] = group.files
     kept = pa.schema([field for field in schema if field.name not in first.partition])
     known, compression = output_format_of(first.path), _compression(first.path)
-    name = directory_of(first.partition) + job.file_name(task, suffix=known.compressions[compression])
+    suffix = _bucket(first.path) + known.compressions[compression]
+    name = directory_of(first.partition) + job.file_name(task, suffix=suffix)
     with OutputUploads(output, job).open_file(name) as upload:
         writer = known.open_writer(upload, kept, compression)
         try:
@@ -203,11 +209,21 @@ def _rows(output: Output, file: DataFile, schema: pa.Schema) -> Iterator[pa.Reco
         )
 
 
-def _kind(file: DataFile) -> tuple[str, str] | None:
+def _kind(file: DataFile) -> tuple[str, str, str] | None:
     try:
-        return output_format_of(file.path).name, _compression(file.path)
+        return output_format_of(file.path).name, _compression(file.path), _bucket(file.path)
     except NotSupported:
         return None
+
+
+def _bucket(path: str) -> str:
+    """Return the part of the name of a file that tells Spark its bucket; "" if there is none.
+
+    >>> _bucket("k=1/part-0-0_00002.c000.snappy.parquet"), _bucket("a_1/part-0.c000.parquet")
+    ('_00002', '')
+    """
+    found = _BUCKET.fullmatch(path.rpartition("/")[2])
+    return found[1] if found else ""
 
 
 def _compression(path: str) -> str:

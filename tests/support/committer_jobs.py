@@ -147,6 +147,8 @@ class Driver:
         dynamic: bool = False,
         exclusive: bool = False,
         schema: str | None = None,
+        partition: list[str] | None = None,
+        case_sensitive: bool = False,
         **options: str,
     ) -> Driver:
         """Begin a job with these options of a write."""
@@ -157,6 +159,8 @@ class Driver:
             "replaced": replaced or [],
             "dynamic": dynamic,
             "exclusive": exclusive,
+            "partition": partition,
+            "caseSensitive": case_sensitive,
             "options": options,
         }
         return cls(place, json.loads(json.dumps(jobs.begin(request))))

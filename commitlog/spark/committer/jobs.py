@@ -14,6 +14,7 @@ a job as plain data, and the later calls bring it back. So the process may be re
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
@@ -95,6 +96,9 @@ class _Running:
         job: the job.
         replaced: directories of the partitions that it replaces as a whole. They may name only some of
             the partition columns.
+        partition: the partition columns of the files that are there, when the job began; None: there are
+            none, or it replaces all of them.
+        case_sensitive: whether Spark tells apart names of columns that differ in case.
         duplicate: True if the job was committed before and is skipped.
         resources: stops the heartbeats and closes the output.
         lock: held by the call that ends the job.
@@ -104,6 +108,8 @@ class _Running:
     output: Output
     job: Job
     replaced: Sequence[str]
+    partition: Sequence[str] | None
+    case_sensitive: bool
     duplicate: bool
     resources: ExitStack = field(repr=False)
     lock: threading.Lock = field(factory=threading.Lock, repr=False)
@@ -117,6 +123,13 @@ class _Running:
     def staging(self) -> str:
         """The directory of the files before the commit, relative to the output; not for magic paths."""
         return HIDDEN if self.job.visibility == "logged" else join(HIDDEN, self.job.attempt)
+
+    def partition_in(self, path: str) -> dict[str, str | None]:
+        """Return the partition values in the directories of `path`, by the names that the output has."""
+        columns = _column_names(self.job.schema) if self.job.schema else []
+        known = _spellings([*columns, *(self.partition or ())], self.case_sensitive)
+        found = partition_in(path)
+        return {known.get(_folded(n, self.case_sensitive), n): value for n, value in found.items()}
 
 
 class JobCommitter:
@@ -141,7 +154,9 @@ class JobCommitter:
                 columns of the files in Spark's JSON, or None; ``replaced``: directories that the job
                 replaces, relative to the output, "" for all of it; ``dynamic``: whether it replaces
                 the partitions of its own files; ``exclusive``: whether it must find no data, now and
-                when it commits; besides those of `settings`.
+                when it commits; ``partition``: the partition columns of the statement, if Spark tells
+                them; ``caseSensitive``: whether names of columns differ by case; besides those of
+                `settings`.
 
         Returns:
             ``attempt``: name of the attempt, which every name of a file must have; ``staging``: how
@@ -159,17 +174,28 @@ class JobCommitter:
             attempt, duplicate = output.new_attempt(), False
             mode = _mode(request)
             columns = _columns(request["schema"])
+            names, case_sensitive = request.get("partition"), bool(request.get("caseSensitive"))
+            partition: list[str] | None = None
 
             def merge(state: State) -> str:
                 assert columns is not None
-                return _merged(columns, State() if mode == "overwrite" else state)
+                schema = _merged(columns, State() if mode == "overwrite" else state)
+                return _with_strings(schema, names or (), case_sensitive)
+
+            def look(state: State) -> str:
+                nonlocal partition
+                if mode != "overwrite":
+                    partition = next((list(file.partition) for file in state.files.values()), None)
+                if names is not None:
+                    _check_partitioning(partition, names, case_sensitive)
+                return attempt
 
             begin = partial(
                 output.begin,
                 mode=mode,
                 schema=None if columns is None else merge,
                 visibility=parsed.visibility,
-                attempt=attempt,
+                attempt=look,
             )
             try:
                 job = begin(parsed.job.job_id)
@@ -184,6 +210,8 @@ class JobCommitter:
                 **place,
                 "job": asdict(job),
                 "replaced": [prefix for prefix in replaced if prefix],
+                "partition": partition,
+                "case_sensitive": case_sensitive,
                 "duplicate": duplicate,
             }
             running = self._run(state, parsed, output, resources)
@@ -253,6 +281,8 @@ class JobCommitter:
                     output=output,
                     job=job,
                     replaced=state["replaced"],
+                    partition=state["partition"],
+                    case_sensitive=state["case_sensitive"],
                     duplicate=state["duplicate"],
                     resources=resources.pop_all(),
                 )
@@ -330,6 +360,8 @@ class JobCommitter:
         try:
             job = _overwriting(running, files)
             staged = _staged(running, files)
+            for names in {tuple(file.partition) for file in staged}:
+                _check_partitioning(running.partition, names, running.case_sensitive)
             output.commit(_with_partitions(job, staged), staged, foreign=_foreign(running))
         except JobAlreadyCommitted:
             if output.resolve(running.job) is None and running.options.job.on_duplicate == "error":
@@ -462,6 +494,48 @@ def _merged(columns: StructType, state: State) -> str:
     return merged
 
 
+def _column_names(schema: str) -> list[str]:
+    return [field["name"] for field in json.loads(schema)["fields"]]
+
+
+def _folded(name: str, case_sensitive: bool) -> str:
+    return name if case_sensitive else name.lower()
+
+
+def _spellings(names: Iterable[str], case_sensitive: bool) -> dict[str, str]:
+    """Return `names` by what Spark compares of them; the first spelling counts."""
+    return {_folded(name, case_sensitive): name for name in reversed(list(names))}
+
+
+def _with_strings(schema: str, names: Iterable[str], case_sensitive: bool) -> str:
+    """Return `schema` with those of the partition columns `names` that it lacks, as strings.
+
+    Spark writes no file, and no directory, for a job without rows.
+    """
+    known = _spellings(_column_names(schema), case_sensitive)
+    added = [name for name in names if _folded(name, case_sensitive) not in known]
+    if not added:
+        return schema
+    value = json.loads(schema)
+    value["fields"] += json.loads(StructType([StructField(n, StringType()) for n in added]).json())[
+        "fields"
+    ]
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _check_partitioning(there: Sequence[str] | None, names: Sequence[str], case_sensitive: bool) -> None:
+    """Raise `ConfigurationError` if no reader could read files with both of these partition columns."""
+    same = there is None or [_folded(name, case_sensitive) for name in there] == [
+        _folded(name, case_sensitive) for name in names
+    ]
+    if not same:
+        raise ConfigurationError(
+            f"the output is partitioned by {', '.join(there or ()) or 'nothing'}, and the rows by"
+            f" {', '.join(names) or 'nothing'}; nothing was added. Give the same partition columns, or"
+            " overwrite the output"
+        )
+
+
 def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:
     """Return `job` with the partition columns in its paths, as strings if their type is unknown.
 
@@ -507,7 +581,7 @@ def _staged(running: _Running, files: Iterable[Mapping[str, Any]]) -> list[Stage
     output = running.output
     if running.in_s3:
         return [
-            _file(output, "", each, upload_id=each["upload"], parts=tuple(each["etags"]))
+            _file(running, "", each, upload_id=each["upload"], parts=tuple(each["etags"]))
             for each in files
         ]
     placed = _in_place(running, files)
@@ -522,11 +596,11 @@ def _staged(running: _Running, files: Iterable[Mapping[str, Any]]) -> list[Stage
 
 def _in_place(running: _Running, files: Iterable[Mapping[str, Any]]) -> list[StagedFile]:
     """Return the files of a job at the paths where tasks wrote them."""
-    return [_file(running.output, running.staging, each) for each in files]
+    return [_file(running, running.staging, each) for each in files]
 
 
 def _file(
-    output: Output,
+    running: _Running,
     directory: str,
     file: Mapping[str, Any],
     *,
@@ -534,19 +608,19 @@ def _file(
     parts: tuple[str, ...] = (),
 ) -> StagedFile:
     name = file["name"]
-    path = join(output.path, join(directory, name))
+    path = join(running.output.path, join(directory, name))
     # The name of a file is of one task attempt, which writes it once: it needs no nonce.
     staged = Staged(path=path, upload_id=upload_id, size=file["size"], nonce="", parts=parts)
-    return StagedFile(staged=staged, partition=partition_in(name))
+    return StagedFile(staged=staged, partition=running.partition_in(name))
 
 
 def _overwriting(running: _Running, files: Iterable[Mapping[str, Any]]) -> Job:
     """Return the job, with the list of files that it replaces if its mode does not imply them."""
     # The slash distinguishes day=1 from day=10.
-    wanted = [partition_in(prefix + "/").items() for prefix in running.replaced]
+    wanted = [running.partition_in(prefix + "/").items() for prefix in running.replaced]
     if not wanted:
         return running.job
-    new = [partition_in(file["name"]) for file in files]
+    new = [running.partition_in(file["name"]) for file in files]
     replaced = [
         file
         for file in running.output.state().files.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import time
@@ -445,6 +446,80 @@ def test_the_next_agent_settles_a_job_that_replaces_partitions(
     new_agent().commit(second.request(again=True))
     assert rows(place) == ["day=1/c"]
     assert list(place.files().values()) == [b"day=1/c"]
+
+
+SCHEMA = '{"fields":[{"metadata":{},"name":"id","nullable":true,"type":"long"}],"type":"struct"}'
+
+
+def columns(place: Directory) -> list[str]:
+    """Return the columns of the output, according to its log."""
+    with connect(str(place.path)) as store:
+        return [each["name"] for each in json.loads(Output(store).snapshot().schema or "")["fields"]]
+
+
+def run(jobs: JobCommitter, place: Directory, *names: str, **options: Any) -> None:
+    """Commit a job with columns and these files."""
+    job = Driver.begin(jobs, place, schema=SCHEMA, **options)
+    job.write(*names)
+    jobs.commit(job.request())
+
+
+def test_names_of_partition_columns_are_compared_without_case(
+    place: Directory, new_agent: NewAgent
+) -> None:
+    """As Spark compares them. So the output has one column, and a partition is replaced as a whole."""
+    jobs = new_agent()
+    run(jobs, place, "day=1/a", "day=2/b")
+    run(jobs, place, "Day=2/c", "Day=3/d", partition=["Day"])
+    assert columns(place) == ["id", "day"]
+    run(jobs, place, "DAY=2/e", partition=["DAY"], dynamic=True)
+    assert rows(place) == ["DAY=2/e", "Day=3/d", "day=1/a"]
+    run(jobs, place, partition=["Day"], replaced=["Day=1"])
+    assert rows(place) == ["DAY=2/e", "Day=3/d"]
+    (place.path / "Day=3" / "old").write_bytes(b"old")
+    run(jobs, place, "Day=3/f", partition=["Day"], dynamic=True)
+    assert sorted(place.files().values()) == [b"DAY=2/e", b"Day=3/f"]
+    run(jobs, place, "Day=3/g", partition=["Day"], replaced=[""])
+    assert columns(place) == ["id", "Day"]
+
+
+def test_names_that_differ_by_case_are_two_columns_if_spark_says_so(
+    place: Directory, new_agent: NewAgent
+) -> None:
+    jobs = new_agent()
+    run(jobs, place, "day=1/a")
+    with pytest.raises(
+        ConfigurationError, match="by day, and the rows by Day"
+    ):
+        run(jobs, place, "Day=1/a", case_sensitive=True, partition=["Day"])
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_other_partition_columns_are_refused(place: Directory, new_agent: NewAgent, told: bool) -> None:
+    """Spark reads only the files of one of both. An overwrite of everything may have others."""
+    jobs = new_agent()
+    run(jobs, place, "day=1/a")
+    for name in ("b", "hour=1/b", "day=1/hour=1/b"):
+        partition = [part.split("=")[0] for part in name.split("/")[:-1]] if told else None
+        with pytest.raises(
+            ConfigurationError, match="by day, and the rows by"
+        ):
+            run(jobs, place, name, partition=partition)
+    assert rows(place) == ["day=1/a"]
+    run(jobs, place, "hour=1/b", replaced=[""], partition=["hour"])
+    assert (rows(place), columns(place)) == (["hour=1/b"], ["id", "hour"])
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_job_without_rows_keeps_the_partition_columns(
+    place: Directory, new_agent: NewAgent, first: bool
+) -> None:
+    """The first job of an output, or one that overwrites it."""
+    jobs = new_agent()
+    if not first:
+        run(jobs, place, "day=1/a")
+    run(jobs, place, partition=["day"], replaced=[""])
+    assert (rows(place), columns(place)) == ([], ["id", "day"])
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])

@@ -102,6 +102,8 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         request.put("schema", conf.get(SCHEMA));
         request.put("replaced", replaced);
         request.put("dynamic", Boolean.valueOf(dynamic));
+        request.put("partition", Statement.partitionColumns(path));
+        request.put("caseSensitive", Boolean.valueOf(SQLConf.get().caseSensitiveAnalysis()));
         if (s3a) {
             request.put("hadoop", S3A.settings(conf, root.toUri().getHost()));
         }

@@ -1,8 +1,10 @@
 package io.commitlog;
 
 import java.lang.reflect.Method;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SaveMode;
@@ -60,6 +62,19 @@ final class Statement {
             }
         }
         return path.toString();
+    }
+
+    /** Returns the names of the partition columns of the rows for `output`; null if no statement tells them. */
+    static List partitionColumns(String output) {
+        InsertIntoHadoopFsRelationCommand insert = writing(output);
+        if (insert == null) {
+            return null;
+        }
+        List names = new ArrayList();
+        for (Object column : Scala.list(insert, "partitionColumns")) {
+            names.add(((Attribute) column).name());
+        }
+        return names;
     }
 
     /** Returns the options of the table of `output`; empty if `output` belongs to no table. */
