@@ -326,7 +326,7 @@ class RowsReplaced(CommitError):
 
 
 class StateMismatch(CommitError):
-    """The checkpoint of a query and the state of its source do not match.
+    """The checkpoint of a query and the state of its source, or of the output it writes, do not match.
 
     Nothing was read and nothing was changed. The message says which of the two is behind, and how to
     continue.

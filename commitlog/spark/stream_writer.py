@@ -57,7 +57,12 @@ class CommitlogStreamWriter(DataSourceStreamArrowWriter):
         return write_task(self._target, self._job_of(current_batch()), self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit the batch; if an earlier run has committed it, drop the files of this one."""
+        """Commit the batch; if an earlier run has committed it, drop the files of this one.
+
+        Spark tells a Python sink neither the offsets of the batch nor whether it runs again. So the rows
+        are compared by what the commit record of an output has of them; `StateMismatch` tells that they
+        are others. A namespace keeps nothing to compare.
+        """
         if not messages:
             return  # a batch without tasks has no rows
         files = files_of(messages)

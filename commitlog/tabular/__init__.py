@@ -18,6 +18,7 @@ from commitlog.tabular.output_job import (
     OutputWriter,
     TabularJob,
     check_spellings,
+    commit_of,
     warn_of_foreign,
 )
 from commitlog.tabular.schema import check_schema, override_types
@@ -36,6 +37,7 @@ __all__ = [
     "check_heartbeat",
     "check_schema",
     "check_spellings",
+    "commit_of",
     "override_types",
     "send_heartbeats",
     "warn_of_foreign",

@@ -50,6 +50,7 @@ __all__ = [
     "OutputWriter",
     "TabularJob",
     "check_spellings",
+    "commit_of",
     "warn_of_foreign",
 ]
 
@@ -219,7 +220,7 @@ class OutputWriter:
     def _found(self, error: JobAlreadyCommitted) -> CommitRecord | None:
         """Return the commit that `error` names, if the caller wants it."""
         with self._open() as output:
-            record = _commit_of(output, error.job_id, error.version)
+            record = commit_of(output, error.job_id, error.version)
             own = record.attempt in self._attempts(output, output.state())
         return record if own or self.on_duplicate == "skip" else None
 
@@ -254,7 +255,7 @@ class OutputWriter:
             return None
         with self._open() as output:
             version = output.state().jobs.get(self.job_id)
-            return None if version is None else _commit_of(output, self.job_id, version)
+            return None if version is None else commit_of(output, self.job_id, version)
 
     def stage(
         self, begun: TabularJob, task: int, batches: Iterable[pa.RecordBatch]
@@ -355,7 +356,7 @@ class OutputWriter:
             yield Output(store, executor=executor)
 
 
-def _commit_of(output: Output, job_id: str, version: int) -> CommitRecord:
+def commit_of(output: Output, job_id: str, version: int) -> CommitRecord:
     """Return the commit of a job, or of a later batch of its stream, in the record of `version`.
 
     Other jobs may share that record.

@@ -6,7 +6,7 @@ An output is a directory of committed files with a log; see `commitlog.outputs`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -19,8 +19,14 @@ from commitlog._util.concurrency import Executor
 from commitlog._util.ids import random_id
 from commitlog.commit import ConditionalStore
 from commitlog.connect import connect
-from commitlog.errors import ConfigurationError, NotFound, NotSupported
-from commitlog.outputs import Batch, Job, OnRewrite, Output, StagedFile, State, Visibility
+from commitlog.errors import (
+    ConfigurationError,
+    JobAlreadyCommitted,
+    NotFound,
+    NotSupported,
+    StateMismatch,
+)
+from commitlog.outputs import Batch, DataFile, Job, OnRewrite, Output, StagedFile, State, Visibility
 from commitlog.spark.errors import own_errors
 from commitlog.spark.options import (
     JOB,
@@ -45,6 +51,7 @@ from commitlog.tabular import (
     OutputUploads,
     check_schema,
     check_spellings,
+    commit_of,
     send_heartbeats,
     warn_of_foreign,
 )
@@ -333,10 +340,17 @@ class OutputTarget(Target):
 
     def commit(self, job: Job, files: Sequence[StagedFile]) -> None:
         with self._open_driver() as output:
-            if job.batch is not None:
+            if job.batch is None:
+                output.commit(job, files)
+                return
+            try:
                 # Check again: the batch may have been committed since the writer was created.
                 output.begin(batch=job.batch, visibility=job.visibility)
-            output.commit(job, files)
+                output.commit(job, files)
+            except JobAlreadyCommitted as error:
+                if self.options.on_duplicate == "error":
+                    _check_repeated(output, job, files, error)
+                raise
 
     def abort(self, job: Job, files: Iterable[StagedFile]) -> None:
         with self._open_driver() as output:
@@ -357,6 +371,70 @@ class OutputTarget(Target):
                 yield job
             records = (record for record in output.log(before) if record.attempt == attempt)
             job.record = next(records, None)
+
+
+def _check_repeated(
+    output: Output, job: Job, files: Sequence[StagedFile], error: JobAlreadyCommitted
+) -> None:
+    """Raise `StateMismatch` if a batch cannot be the one that was committed under its number.
+
+    Spark runs a batch again only if it is the last one of its query, and then with the same rows. An
+    older checkpoint makes batches with the same numbers of other rows, which would be lost.
+    """
+    assert job.batch is not None
+    record = commit_of(output, job.job_id, error.version)
+    if record.attempt == job.attempt:
+        return
+    if record.job_id != job.job_id:
+        why = f"job {record.job_id!r} of a later batch is"
+    elif _may_be_same(_summary(output.files(record)), _summary(files)):
+        return
+    else:
+        why = "other rows under its number are"
+    raise StateMismatch(
+        f"batch {job.batch.number} of query {job.batch.stream!r} was not added, because {why} part of"
+        f" the output since version {record.version}: the checkpoint of the query was put back to an"
+        " older state, or the query does not give the same rows when it runs again. Restore the"
+        " checkpoint that belongs to the output; or start the query with a new checkpoint, after the"
+        " input that the output has; or, if these rows are not needed, with option onDuplicate=skip"
+    )
+
+
+def _summary(files: Iterable[StagedFile | DataFile]) -> dict[tuple[object, ...], float | None]:
+    """Return what is known of rows however they are divided into files; None: it is not.
+
+    These are the number of rows of each partition, and for columns of numbers the smallest and largest
+    value and the number of nulls.
+    """
+    files = list(files)
+    found: dict[tuple[object, ...], float | None] = {}
+    for file in files:
+        key = "rows", tuple(file.partition.items())
+        before = found.get(key, 0)
+        found[key] = None if before is None or file.rows is None else before + file.rows
+    for name in {name for file in files for name in file.stats}:
+        bounds = zip(*(file.stats.get(name, (None, None, None)) for file in files), strict=True)
+        combined: tuple[tuple[str, Callable[[list[float]], float]], ...] = (
+            ("least", min),
+            ("most", max),
+            ("nulls", sum),
+        )
+        for (what, combine), values in zip(combined, bounds, strict=True):
+            numbers = [cast(float, value) for value in values if type(value) in (int, float)]
+            found[what, name] = combine(numbers) if len(numbers) == len(files) else None
+    return found
+
+
+def _may_be_same(
+    first: Mapping[tuple[object, ...], float | None], second: Mapping[tuple[object, ...], float | None]
+) -> bool:
+    """Return whether two summaries may be of the same rows."""
+    for key in first.keys() | second.keys():
+        absent = 0 if key[0] == "rows" else None
+        values = first.get(key, absent), second.get(key, absent)
+        if None not in values and values[0] != values[1]:
+            return False
+    return True
 
 
 # -- reading -----------------------------------------------------------------------------------------

@@ -488,9 +488,7 @@ def test_names_that_differ_by_case_are_two_columns_if_spark_says_so(
 ) -> None:
     jobs = new_agent()
     run(jobs, place, "day=1/a")
-    with pytest.raises(
-        ConfigurationError, match="by day, and the rows by Day"
-    ):
+    with pytest.raises(ConfigurationError, match="by day, and the rows by Day"):
         run(jobs, place, "Day=1/a", case_sensitive=True, partition=["Day"])
 
 
@@ -501,9 +499,7 @@ def test_other_partition_columns_are_refused(place: Directory, new_agent: NewAge
     run(jobs, place, "day=1/a")
     for name in ("b", "hour=1/b", "day=1/hour=1/b"):
         partition = [part.split("=")[0] for part in name.split("/")[:-1]] if told else None
-        with pytest.raises(
-            ConfigurationError, match="by day, and the rows by"
-        ):
+        with pytest.raises(ConfigurationError, match="by day, and the rows by"):
             run(jobs, place, name, partition=partition)
     assert rows(place) == ["day=1/a"]
     run(jobs, place, "hour=1/b", replaced=[""], partition=["hour"])
