@@ -33,6 +33,7 @@ from commitlog.errors import (
     Conflict,
     CorruptRecord,
     FormatTooNew,
+    InvalidPath,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
@@ -203,6 +204,7 @@ class Publisher:
         if record.visibility == "logged":
             return False
         missing: dict[str, NotFound] = {}
+        blocked: dict[str, tuple[Staged, InvalidPath]] = {}
         published: list[Staged] = []
 
         def publish(staged: Staged) -> None:
@@ -212,12 +214,14 @@ class Publisher:
                     published.append(staged)
             except NotFound as error:
                 missing[staged.path.removeprefix(self.place(""))] = error
+            except InvalidPath as error:
+                blocked[staged.path.removeprefix(self.place(""))] = staged, error
 
         try:
             errors = self._each(publish, pending.uploads(self._log.manifests, self._root))
         except CommitError as error:  # of the list of files, not of one of them
             errors = [error]
-        if not errors and not missing:
+        if not errors and not missing and not blocked:
             return bool(published) or not look
         # A later version may have replaced files of this one. Before it removed any, it saw to it that
         # all of them were published, and that _SUCCESS says so. A file that was lost before that is no
@@ -225,7 +229,10 @@ class Publisher:
         try:
             if self.watermark() >= record.version:
                 return bool(published)
-            current = self._log.state().files if missing else {}
+            current = self._log.state().files if missing or blocked else {}
+            # A file in whose place there is something else waits only as long as it is read.
+            self.drop(upload for path, (upload, _) in blocked.items() if path not in current)
+            errors += [error for path, (_, error) in blocked.items() if path in current]
         except CommitError as error:
             errors, current = [error], {}  # so it is unknown whether they are lost
         lost = {path: error for path, error in missing.items() if path in current}
@@ -619,6 +626,8 @@ def _incomplete(
     else:
         state = "not visible yet"
         advice = "Do not run it again; commitlog output recover completes it"
+        if isinstance(errors[0], InvalidPath):
+            advice += ", once what is in the way is moved elsewhere. A job that replaces these rows does so, too"
     return PublishIncomplete(
         f"job {record.job_id!r} is committed as version {record.version}, but {len(errors)} of its"
         f" {record.file_count} files are {state} ({errors[0]}). {advice}",

@@ -12,7 +12,13 @@ import pytest
 
 from commitlog.commit import ConditionalStore
 from commitlog.connect import connect
-from commitlog.errors import AlreadyExists, CorruptRecord, NotSupported
+from commitlog.errors import (
+    AlreadyExists,
+    CorruptRecord,
+    InvalidPath,
+    NotSupported,
+    PublishIncomplete,
+)
 from commitlog.outputs import CommitRecord, Mode, Output, Visibility
 from commitlog.outputs.foreign import survey
 from commitlog.stores.api import Page
@@ -220,6 +226,34 @@ def test_directories_with_an_index_of_their_own_are_overwritten(tmp_path: Path) 
         assert listed(store) == logged(top) == ["new"]
     with connect(f"{tmp_path}/out/p=1") as store:
         assert logged(Output(store)) == []
+
+
+@pytest.mark.parametrize("way", ["move", "overwrite"])
+def test_an_output_with_something_in_the_way_of_a_file_has_a_way_out(tmp_path: Path, way: str) -> None:
+    """A file came to the place of a directory before the job was published. No row is lost."""
+    with connect(str(tmp_path)) as store:
+        top = Output(store, "out")
+        job = top.begin("a")
+        files = [
+            top.stage(job, f"p={p}/{job.file_name(p)}", b"a", partition={"p": str(p)}) for p in (1, 2)
+        ]
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "p=1").write_bytes(b"in the way")
+        with pytest.raises(PublishIncomplete, match="once what is in the way is moved"):
+            top.commit(job, files)
+        with pytest.raises(PublishIncomplete):
+            top.recover(older_than=0)
+        with pytest.raises(InvalidPath, match="'out/p=1' is an object"):
+            add(top, "b", below="p=1/", mode="overwrite")
+        if way == "move":
+            (tmp_path / "out" / "p=1").rename(tmp_path / "moved")
+            assert top.recover(older_than=0).completed == (1,)
+            assert listed(store) == logged(top) == ["a", "a"]
+        else:
+            add(top, "b", below="p=2/", mode="overwrite")
+            assert listed(store) == logged(top) == ["b"]
+            assert top.recover(older_than=0).lost == ()
+        assert list(store.list_staged()) == []
 
 
 def test_add_job_is_not_disturbed_by_an_empty_output_below() -> None:
