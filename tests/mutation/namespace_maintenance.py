@@ -201,6 +201,50 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="a restore that fences a namespace that was restored meanwhile",
+        where="namespace.md#when-the-table-is-lost",
+        rule="a restore claims the epoch after the newest one that it saw when it began",
+        edit=Edit(("Epochs.claim", "number=after.number + 1", "number=self.newest().number + 1")),
+        setting=naming(
+            {"R": [restore()], "S": [1.0, restore(), move(), write("d/g", b"1")]},
+            forced=(Forced("R list log/epochs/", Fault.PAUSED, 3, 30.0),),
+            kind=MaintenanceWorld,
+            **_TREE,
+        ),
+        caught="all restores have ended, but the restored table cannot be changed",
+        story=(
+            "R is paused before it claims the log, and S restores the namespace meanwhile. R claims the "
+            "log when it wakes, and then finds that S has the table."
+        ),
+    ),
+    Mutant(
+        name="a restore that replaces a namespace that was restored meanwhile",
+        where="namespace.md#when-the-table-is-lost",
+        rule="a restore claims the table only if the metadata record is as it saw it when it began",
+        edit=Edit(
+            (
+                "RestoreClaim.begin",
+                "table.transact([Put(own, seen), *unless], token=id)",
+                "table.transact([Put(own, seen)], token=id)",
+            )
+        ),
+        setting=naming(
+            {
+                "R": [restore(replace=True)],
+                "S": [1.0, restore(replace=True), move(), write("d/g", b"1")],
+            },
+            forced=(Forced("R table.get lake/r/restore -", Fault.PAUSED, 2, 30.0),),
+            kind=MaintenanceWorld,
+            backup=True,
+            **_TREE,
+        ),
+        caught="strange-record",
+        story=(
+            "R is paused before it claims the table, and S restores the namespace meanwhile. R's claim "
+            "would let it remove the records that S's clients use."
+        ),
+    ),
+    Mutant(
         name="a restore that removes its own records",
         where="namespace.md#when-the-table-is-lost",
         rule="a late request to remove old records has no effect once new ones are written",

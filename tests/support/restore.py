@@ -39,7 +39,17 @@ from commitlog.tables.api import Item, Key
 from commitlog.testing import ManualClock
 from support.namespace import QUICK, InterceptedTable, ServiceTable, outcome
 
-__all__ = ["Dies", "History", "World", "act", "fill", "leave_pending", "records", "world"]
+__all__ = [
+    "Dies",
+    "History",
+    "World",
+    "act",
+    "before_requests",
+    "fill",
+    "leave_pending",
+    "records",
+    "world",
+]
 
 LAKE = "lake"
 KEYS = Keys(LAKE)
@@ -216,6 +226,35 @@ def leave_pending(at: World, operation: Callable[[Namespace], object], *, applie
     with pytest.raises(Dies):
         operation(lake)
     at.clock.advance(1)
+
+
+def before_requests(
+    at: World, wire: InterceptedTable, patch: pytest.MonkeyPatch, call: Callable[[str], object]
+) -> None:
+    """Let `call` run before each request to a table, each listing, and each object that anyone stores.
+
+    Args:
+        at: the namespace.
+        wire: the connection to the table.
+        patch: ends the interception.
+        call: takes the name of the request, or the path of the object or the prefix.
+    """
+
+    def put(path: str, *arguments: Any, **options: Any) -> Any:
+        call(path)
+        return MemoryStore.put(at.store, path, *arguments, **options)
+
+    def list_(prefix: str = "", **options: Any) -> Any:
+        call(prefix)
+        return MemoryStore.list(at.store, prefix, **options)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        call(what)
+        perform()
+
+    patch.setattr(at.store, "put", put)
+    patch.setattr(at.store, "list", list_)
+    wire.step = step
 
 
 def act(random: Random, lake: Namespace) -> None:

@@ -74,23 +74,26 @@ class Epochs:
             self._logs.setdefault(epoch, self.root.below(name))
         return self._logs[epoch]
 
-    def claim(self, *, id: str, table: str) -> Epoch:
-        """Claim the epoch after the newest one, and so fence the tables of all earlier epochs.
+    def claim(self, *, id: str, table: str, after: Epoch) -> Epoch:
+        """Claim the epoch after another one, and so fence the tables of all earlier epochs.
 
         Args:
             id: a unique id.
             table: URL of the table that will own the epoch.
+            after: the epoch that was the newest when the caller began. If the caller is delayed, it
+                fences no table that has got the log meanwhile.
 
-        Raises `Conflict` if another process claims it at the same time, `OutcomeUnknown`.
+        Raises `Conflict` if another process has claimed the epoch, `OutcomeUnknown`.
         """
-        epoch = Epoch(number=self.newest().number + 1, id=id, table=table)
+        epoch = Epoch(number=after.number + 1, id=id, table=table)
         body = {"number": epoch.number, "word": id, "table": table}
         try:
             self._claims.add(_number(epoch.number), Document(_CLAIM, body))
         except AlreadyExists as error:
             if self._read(_number(epoch.number)) != epoch:  # else the client sent the request twice
                 raise Conflict(
-                    f"another process restores from the log at {self.root.prefix!r}, and began earlier"
+                    f"another process restores from the log at {self.root.prefix!r} or rewrites it, or"
+                    " has done so since this call began: nothing was changed"
                 ) from error
         return epoch
 

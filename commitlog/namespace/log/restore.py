@@ -34,7 +34,7 @@ from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import Keys
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.api import ObjectStore, same_etag
-from commitlog.tables.api import Table
+from commitlog.tables.api import Absent, Check, Equals, Table
 
 __all__ = ["RestoreReport", "Restorer"]
 
@@ -86,9 +86,11 @@ class Restorer:
         read_contents: reads the log; by default in this process.
 
     The metadata record is written last: until then, no client finds a namespace. A restore can be
-    interrupted at any point, and repeated. Of several concurrent restores, the one that began last
-    continues. A table that owned the log before is fenced: its clients get `Fenced` for each change,
-    from the start of the new epoch.
+    interrupted at any point, and repeated. Of several concurrent restores, at most one completes: a
+    restore claims the table and the next epoch of the log, unless another one has done so since it
+    began. So a restore that is suspended for a while harms no namespace that was restored meanwhile.
+    A table that owned the log before is fenced: its clients get `Fenced` for each change, from the start
+    of the new epoch.
     """
 
     table: Table
@@ -144,16 +146,13 @@ class Restorer:
             AlreadyExists: the table has the namespace, or records that differ from the log. Nothing was
                 removed.
             ConfigurationError: `decide` is needed; see `undecided`. Nothing was written.
-            Conflict: another restore began later, and continues; or clients kept changing the log. There
-                is no metadata record.
+            Conflict: another restore has claimed the table or the log, and continues or has ended; or
+                clients kept changing the log.
             CorruptRecord: an entry of the log cannot be read. Nothing was written.
         """
         keys = Keys(self.name)
-        if not replace and self._exists(keys):
-            raise AlreadyExists(
-                f"there is a namespace {self.name!r} in {self.table.url}; to replace it with a restore"
-                " from the log, use `replace`, or --replace"
-            )
+        newest = self._epochs.newest()  # first: a restore that ends from now on has claimed a later one
+        unless = self._metadata_as_found(keys, replace=replace)
         RestoreClaim.check(self.table, keys, replace=replace)
         report = RestoreReport()
 
@@ -168,16 +167,22 @@ class Restorer:
 
         if read_only and decide is None:
             decide = _rolled_back
+        claim: RestoreClaim | None = None
         epoch: Epoch | None = None
         for _ in range(_TRIES):
             contents = self._read_log(read, salvage=salvage)
             contents.decide_pending(decide)
             metadata = self._metadata(contents, keys)
             contents.merge(keys, self._has)
+            if claim is None:
+                self._check_newest(newest)
+                claim = RestoreClaim.begin(
+                    self.table, keys, id=self.new_id(), replace=replace, unless=unless
+                )
             if read_only:
                 break
             if epoch is None:
-                epoch = self._epochs.claim(id=self.new_id(), table=self.table.url)
+                epoch = self._claim_epoch(claim, newest)
             # The log has everything sent before the claim: decided or pending.
             if contents.is_current():
                 break
@@ -192,11 +197,9 @@ class Restorer:
             metadata = evolve(metadata.of(epoch), change_id=epoch.id)
             item = metadata.to_item()
             contents.save(epoch, State(item_id="m", version=1, item=item, began=contents.first))
-        claim = RestoreClaim.begin(
-            self.table, keys, id=self.new_id(), replace=replace, epoch=metadata.epoch.number
-        )
         writer = RestoreWriter(table=self.table, store=self.store, keys=keys, claim=claim)
         if replace:
+            claim.remove_metadata()
             for removed in contents.remove_all(writer):
                 notify(evolve(report, removed=removed))
             claim.end_removal()
@@ -215,22 +218,47 @@ class Restorer:
 
         lost = contents.write(writer, written)
         if epoch is not None:
-            try:
-                self._epochs.check(epoch)
-            except Fenced as error:
-                raise Conflict(
-                    f"another client restores namespace {self.name!r} too, and began later: this call"
-                    f" has stopped and left the rest to that client ({error})"
-                ) from error
+            self._check_newest(epoch)
         claim.finish(metadata.to_item())
         notify(evolve(report, records=report.records + 1, lost=lost))
         return report
 
-    def _exists(self, keys: Keys) -> bool:
+    def _metadata_as_found(self, keys: Keys, *, replace: bool) -> tuple[Check, ...]:
+        """Return the check that the metadata record is as it was found; none if it cannot be read.
+
+        Raises `AlreadyExists` if there is one, and it is not to be replaced.
+        """
         try:
-            return self.table.get(keys.metadata) is not None
+            found = self.table.get(keys.metadata)
         except CorruptRecord:
-            return True
+            checks: tuple[Check, ...] = ()
+        else:
+            as_found = Absent() if found is None else Equals("body", found["body"])
+            checks = (Check(keys.metadata, as_found),)
+            if found is None:
+                return checks
+        if not replace:
+            raise AlreadyExists(
+                f"there is a namespace {self.name!r} in {self.table.url}; to replace it with a restore"
+                " from the log, use `replace`, or --replace"
+            )
+        return checks
+
+    def _check_newest(self, epoch: Epoch) -> None:
+        try:
+            self._epochs.check(epoch)
+        except Fenced as error:
+            raise Conflict(
+                f"another client restores namespace {self.name!r} too, or has done so meanwhile: this"
+                f" call has stopped and left the rest to that client ({error})"
+            ) from error
+
+    def _claim_epoch(self, claim: RestoreClaim, newest: Epoch) -> Epoch:
+        try:
+            return self._epochs.claim(id=self.new_id(), table=self.table.url, after=newest)
+        except Conflict:
+            claim.withdraw()
+            raise
 
     # contents of the log
 

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 
-from attrs import frozen
+from attrs import field, frozen
 
 from commitlog.errors import AlreadyExists, Conflict, TransactionCanceled
 from commitlog.namespace.log.entries import State
-from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.backing import is_external
 from commitlog.namespace.model.codec import key_items, key_of
 from commitlog.namespace.model.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, shards_of
@@ -30,7 +30,6 @@ from commitlog.tables.api import (
     Key,
     Put,
     Table,
-    Write,
 )
 
 __all__ = ["LostFile", "RestoreClaim", "RestoreWriter", "WriteReport"]
@@ -269,12 +268,14 @@ class RestoreClaim:
         keys: keys of the namespace.
         precondition: the check that no other restore began later.
         removal: the check that this restore still removes old records; None if it removes none.
+        previous: the record of the interrupted restore that this one continues, if there is one.
     """
 
     table: Table
     keys: Keys
     precondition: Check
     removal: Check | None = None
+    previous: Item | None = field(default=None, repr=False)
 
     @staticmethod
     def check(table: Table, keys: Keys, *, replace: bool) -> Item | None:
@@ -292,51 +293,56 @@ class RestoreClaim:
         return found
 
     @classmethod
-    def begin(cls, table: Table, keys: Keys, *, id: str, replace: bool, epoch: int = 0) -> RestoreClaim:
-        """Claim the restore, and remove the metadata record or make sure that there is none.
-
-        With `replace`, the claim is written and the table scanned before the metadata record is removed.
+    def begin(
+        cls, table: Table, keys: Keys, *, id: str, replace: bool, unless: Sequence[Check] = ()
+    ) -> RestoreClaim:
+        """Claim the restore.
 
         Args:
             table: the table to write.
             keys: keys of the namespace.
             id: unique id of this restore.
             replace: whether to remove the existing records of the namespace.
-            epoch: epoch of the log that is restored; the restore with the later epoch continues.
+            unless: what must still hold, such as that the table has no metadata record.
 
         Raises `AlreadyExists` if a restore with `replace` was interrupted and this one does not replace,
-        and `Conflict` if another one begins at the same time.
+        and `Conflict` if another one began meanwhile, or has ended.
         """
         place = _place(keys)
         found = cls.check(table, keys, replace=replace)
-        own = {**key_items(place), "word": id, "replaces": replace, "epoch": epoch}
+        own = {**key_items(place), "word": id, "replaces": replace}
         seen = Absent() if found is None else Equals("word", str(found["word"]))
         claim = cls(
             table=table,
             keys=keys,
             precondition=Check(place, Equals("word", id)),
             removal=Check(place, Equals("removes", id)) if replace else None,
+            previous=found,
         )
         if replace:
             own["removes"] = id
-        if found is not None and int(found.get("epoch", 0)) > epoch:
-            raise claim.superseded()
-        writes: list[Write] = [Put(own, seen)]
-        if not replace:
-            writes.append(_without_metadata(table, keys, epoch))
         try:
-            table.transact(writes, token=id)
+            table.transact([Put(own, seen), *unless], token=id)
         except TransactionCanceled as error:
             claimed = table.get(place)
             if claimed is None or claimed.get("word") != id:
                 raise claim.superseded() from error
-        if replace:
-            table.scan_page(limit=1)
-            try:
-                table.transact([Delete(keys.metadata), claim.precondition])
-            except TransactionCanceled as error:
-                raise claim.superseded() from error
         return claim
+
+    def withdraw(self) -> None:
+        """Take the claim back, before anything was removed or written."""
+        place, mine = self.precondition.key, self.precondition.condition
+        back = Delete(place, mine) if self.previous is None else Put(self.previous, mine)
+        with contextlib.suppress(TransactionCanceled):  # another restore has the claim
+            self.table.transact([back])
+
+    def remove_metadata(self) -> None:
+        """Remove the metadata record, once the table has accepted a scan. Raises `Conflict`."""
+        self.table.scan_page(limit=1)
+        try:
+            self.table.transact([Delete(self.keys.metadata), self.precondition])
+        except TransactionCanceled as error:
+            raise self.superseded() from error
 
     def remove_all(self, *, segment: int = 0, segments: int = 1) -> Iterator[int]:
         """Remove all records of the namespace; yield the number removed so far. Raises `Conflict`.
@@ -399,19 +405,11 @@ class RestoreClaim:
     def superseded(self) -> Conflict:
         """Return the error for a restore that another one has replaced."""
         return Conflict(
-            f"another client restores namespace {self.keys.namespace!r} in {self.table.url} too, and"
-            " began later: this call has left the rest to that client. If that was interrupted, restore"
-            " again"
+            f"another client restores namespace {self.keys.namespace!r} in {self.table.url} too, or has"
+            " done so meanwhile: this call has left the rest to that client. If that was interrupted,"
+            " restore again"
         )
 
 
 def _place(keys: Keys) -> Key:
     return Key(f"{keys.namespace}/r/restore", "-")
-
-
-def _without_metadata(table: Table, keys: Keys, epoch: int) -> Write:
-    """Return a write that leaves no metadata record; it removes one of an earlier epoch."""
-    found = table.get(keys.metadata)
-    if found is None or NamespaceMetadata.from_item(found).epoch.number >= epoch:
-        return Check(keys.metadata, Absent())
-    return Delete(keys.metadata, Equals("body", found["body"]))

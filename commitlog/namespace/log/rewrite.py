@@ -76,6 +76,7 @@ class LogRewriter:
 
     def rewrite(self, *, take_over: bool, older_than: float) -> LogRewriteReport:
         """Rewrite the log: see `Maintenance.rewrite_log`."""
+        newest = self.epochs.newest()
         metadata = NamespaceMetadata.from_item(self._metadata())
         metadata.check(writing=True)
         self._check_epoch(metadata.epoch, take_over=take_over)
@@ -87,7 +88,7 @@ class LogRewriter:
                 f" decide it (`commitlog namespace recover`), or wait until it is {older_than:.0f} s"
                 " old. Nothing was written"
             )
-        epoch = self.epochs.claim(id=self.new_id(), table=self.table.url)
+        epoch = self.epochs.claim(id=self.new_id(), table=self.table.url, after=newest)
         # Another rewrite may have ended before the claim. One that ends later has fenced its clients.
         now = self.table.get(self.keys.metadata)
         if now is None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from commitlog.errors import Conflict
+from commitlog.errors import Conflict, Fenced
 from commitlog.namespace import Data, Namespace
 from commitlog.namespace.partitioned.dataset import SerialEngine
-from commitlog.stores.memory import MemoryStore
-from support.namespace import InterceptedTable
-from support.restore import Dies, World, fill, records, world
+from support.namespace import ServiceTable
+from support.restore import LAKE, Dies, World, before_requests, fill, records, world
 
 
 @pytest.fixture
@@ -22,30 +22,6 @@ def at() -> World:
     made = world()
     fill(made.lake, made.clock)
     return made
-
-
-def before_requests(
-    at: World, wire: InterceptedTable, patch: pytest.MonkeyPatch, call: Callable[[str], object]
-) -> None:
-    """Let `call` run before each request to a table, and before each object that anyone stores.
-
-    Args:
-        at: the namespace.
-        wire: the connection to the table.
-        patch: ends the interception.
-        call: takes the name of the request, or the path of the object.
-    """
-
-    def put(path: str, *arguments: Any, **options: Any) -> Any:
-        call(path)
-        return MemoryStore.put(at.store, path, *arguments, **options)
-
-    def step(what: str, perform: Callable[[], object]) -> None:
-        call(what)
-        perform()
-
-    patch.setattr(at.store, "put", put)
-    wire.step = step
 
 
 def check(at: World) -> None:
@@ -87,8 +63,41 @@ def test_of_two_rewrites_the_one_that_began_last_continues(engine: SerialEngine 
             break
         ends.add((mine, others[0]))
     assert number > 5
-    # It had claimed no epoch yet; both claimed the same; or the other one claimed the next.
+    # It had not looked at the epochs yet; both would claim the same; or the other one claimed the next.
     assert ends == {(2, 1), (None, 1), (None, 2)}
+
+
+def test_a_delayed_rewrite_does_not_fence_a_table_that_was_restored_meanwhile() -> None:
+    """It has looked at the log before the restore, and claims the epoch after it."""
+    for number in range(1000):
+        at = world()
+        fill(at.lake, at.clock)
+        wire, lake = at.client()
+        left, restored = iter(range(number)), at.lost()
+        restored.url = "memory://restored"
+        epochs: list[int] = []
+
+        def interrupt(
+            request: str,
+            at: World = at,
+            left: Any = left,
+            restored: ServiceTable = restored,
+            epochs: list[int] = epochs,
+        ) -> None:
+            if not epochs and next(left, None) is None:
+                epochs.append(0)
+                epochs[0] = at.restorer(restored).restore().epoch
+
+        with pytest.MonkeyPatch.context() as patch:
+            before_requests(at, wire, patch, interrupt)
+            with contextlib.suppress(Conflict, Fenced):
+                at.rewrite_log(lake, older_than=0)
+        if not epochs:
+            break
+        there = Namespace(restored, at.store, LAKE, clock=at.clock, log=at.log)
+        there.write("after", b"")
+        assert there.read("after") == b""
+    assert number > 5
 
 
 def test_a_table_that_a_restore_is_removing_is_not_saved(at: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -38,7 +39,18 @@ from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
 from support.namespace import Auditor, InterceptedTable, ServiceTable, objects_in
-from support.restore import KEYS, LAKE, Dies, History, World, fill, leave_pending, records, world
+from support.restore import (
+    KEYS,
+    LAKE,
+    Dies,
+    History,
+    World,
+    before_requests,
+    fill,
+    leave_pending,
+    records,
+    world,
+)
 from support.selection import examples
 
 
@@ -122,6 +134,46 @@ def test_a_restore_can_be_interrupted_at_any_request(at: World) -> None:
             Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).create()
         at.restorer(table).restore()
         assert without_metadata(table) == without_metadata(whole)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_delayed_restore_harms_no_namespace_that_was_restored_meanwhile(
+    at: World, replace: bool
+) -> None:
+    """Another one ends, between any two requests of the first one, and its namespace is used."""
+    fill(at.lake, at.clock)
+    for number in range(1000):
+        table = at.lost()
+        if replace:
+            at.restorer(table).restore()
+        wire, left, used = InterceptedTable(table), iter(range(number)), list[Namespace]()
+
+        def interrupt(
+            request: str,
+            table: ServiceTable = table,
+            left: Any = left,
+            used: list[Namespace] = used,
+        ) -> None:
+            if next(left, None) is None and not used:
+                used.append(Namespace(table, at.store, LAKE, clock=at.clock, log=at.log))
+                at.restorer(table).restore(replace=replace)
+                used[0].write("acknowledged", b"")
+                used[0].delete("acknowledged")
+                used[0].write("acknowledged", b"1")
+
+        with pytest.MonkeyPatch.context() as patch:
+            before_requests(at, wire, patch, interrupt)
+            with contextlib.suppress(AlreadyExists, Conflict):
+                at.restorer(wire).restore(replace=replace)
+        if not used:
+            break
+        used[0].write("after", b"")
+        lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+        assert lake.read("acknowledged") == b"1"
+        assert lake.maintenance.fsck(grace=0).is_clean
+        for name in ("acknowledged", "after"):
+            lake.delete(name)
+    assert number > 10
 
 
 def without_metadata(table: ServiceTable) -> list[Item]:

@@ -437,7 +437,7 @@ def test_a_fenced_log(site: Site) -> None:
     site.lake.write("f", b"1")
     log = site.lake._context.changes.log
     assert log is not None
-    log.epochs.claim(id="0" * 32, table="memory://other")
+    log.epochs.claim(id="0" * 32, table="memory://other", after=log.epochs.newest())
     assert "memory://other" in site.found()["fenced"].text
 
 

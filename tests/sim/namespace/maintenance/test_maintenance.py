@@ -144,6 +144,13 @@ SMALL = [
         expected=("restore: done",),
     ),
     case(
+        "a restore that is paused, while another one ends and its namespace is used",
+        {"R": [restore()], "S": [1.0, restore(), move(), write("d/g", b"1"), 60.0, read("d/g")]},
+        Fault.PAUSED,
+        delays=(30.0,),
+        expected=("restore: done", "restore: AlreadyExists", "restore: Conflict", "read: done"),
+    ),
+    case(
         "two rewrites of the log",
         {"R": [rewrite_log()], "S": [rewrite_log()]},
         expected=("rewrite: done", "rewrite: Conflict"),
@@ -404,8 +411,10 @@ QUICK = (
 
 
 #: Worlds that only campaigns explore. Other worlds have their steps: a restore in partitions, two
-#: restores over an old backup at once, and the world of a mutant with two rewrites of the log.
+#: restores over an old backup at once, and the worlds of mutants with a paused restore and with two
+#: rewrites of the log.
 REPEATED = (
+    "a restore that is paused, while another one ends and its namespace is used",
     "a restore that is repeated, a crash",
     "a restore over an old backup, a crash",
     "two rewrites of the log",

@@ -350,7 +350,12 @@ class MaintenanceWorld(NamespaceWorld):
 
     def _finish_restores(self) -> None:
         restores = [call for call in self.calls if isinstance(call.do, Restore)]
-        if not restores or self.table is self.elsewhere:
+        if not restores:
+            return
+        if self.table is self.elsewhere:
+            ended = {call.outcome for call in restores} <= {"done", "Conflict", "AlreadyExists"}
+            owned = not ended or self._has_the_log(self.table)
+            assert owned, "all restores have ended, but the restored table cannot be changed"
             return
         if self._backup and not any(
             isinstance(call.do, Restore) and call.do.replace for call in restores
