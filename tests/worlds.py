@@ -28,7 +28,8 @@ _SIZES = (
     "commitlog.outputs.log.INLINE_FILES",
     "commitlog.outputs.checkpoints.INTERVAL",
     "commitlog.outputs.output.INTERVAL",
-    "commitlog.outputs.state.REMEMBERED",
+    "commitlog.outputs.job_index.GROWTH",
+    "commitlog.outputs.job_index.WHOLE",
 )
 
 
@@ -45,7 +46,8 @@ _SHORT_LISTS: Mapping[str, int] = MappingProxyType(
         "commitlog.outputs.log.INLINE_FILES": 1,
         "commitlog.outputs.checkpoints.INTERVAL": 2,
         "commitlog.outputs.output.INTERVAL": 2,
-        "commitlog.outputs.state.REMEMBERED": 2,
+        "commitlog.outputs.job_index.GROWTH": 1,
+        "commitlog.outputs.job_index.WHOLE": 0,
     }
 )
 
@@ -72,9 +74,9 @@ _OUTPUTS: Mapping[str, World] = {
     "outputs-conditions": outputs.seeded_world(),
     "outputs-leases": outputs.seeded_world(leases=True),
     "outputs-records-staged": outputs.seeded_world(staged=True),
-    "outputs-lists": outputs.seeded_world(remembered=2),
+    "outputs-lists": outputs.seeded_world(),
     "outputs-s3a": outputs.seeded_world(s3a=True),
-    "outputs-s3a-lists": outputs.seeded_world(s3a=True, remembered=2),
+    "outputs-s3a-lists": outputs.seeded_world(s3a=True),
     "outputs-shared-records": outputs.seeded_world(shared=True),
 }
 

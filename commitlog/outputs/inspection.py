@@ -8,7 +8,7 @@ run every minute.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Literal, TypeAlias
@@ -169,7 +169,10 @@ def inspect(
     checkpoint = state.version
     tail = list(_read(log, state, reading))
     commits = {each.attempt: each for each in tail if isinstance(each, CommitRecord)}
-    waiting = {a for a, trace in traces.items() if trace.prepared is not None and state.committed(a)}
+    outcomes: dict[str, bool | None] = {}
+    with reading.damage():
+        outcomes = {attempt: state.committed(attempt) for attempt in traces}
+    waiting = {a for a, trace in traces.items() if trace.prepared is not None and outcomes.get(a)}
     if visible < checkpoint:
         with reading.damage():
             older = reading.bound.take(log.read(visible, checkpoint))
@@ -192,7 +195,7 @@ def inspect(
         bytes=sum(file.size for file in state.files.values()),
         rows=total_rows(state.files.values()),
         replaced=len(state.replaced),
-        attempts=_attempts(traces, state, pending, reading),
+        attempts=_attempts(traces, outcomes, pending, reading),
         unpublished=tuple(
             UnpublishedJob(
                 job_id=record.job_id, attempt=record.attempt, version=record.version, time=record.time
@@ -306,16 +309,19 @@ def _last(
 
 
 def _attempts(
-    traces: dict[str, _Trace], state: State, pending: RecordDirectory, reading: _Reading
+    traces: dict[str, _Trace],
+    outcomes: Mapping[str, bool | None],
+    pending: RecordDirectory,
+    reading: _Reading,
 ) -> tuple[AttemptStatus, ...]:
-    outcomes: dict[bool | None, Outcome] = {None: "open", True: "committed", False: "aborted"}
+    words: dict[bool | None, Outcome] = {None: "open", True: "committed", False: "aborted"}
     prepared = sorted(attempt for attempt, trace in traces.items() if trace.prepared is not None)
     jobs = {attempt: _job_id(pending, attempt, reading) for attempt in islice(prepared, _NAMED)}
     found = [
         AttemptStatus(
             attempt=attempt,
             job_id=jobs.get(attempt, trace.job_id),
-            outcome=outcomes[state.committed(attempt)],
+            outcome=words[outcomes.get(attempt)],
             began=min(trace.times),
             active=max(trace.times),
             heartbeat=trace.heartbeat,

@@ -194,6 +194,8 @@ class Job:
         replaces: paths of the files to replace, if its mode names them. Only `Output.commit` needs them:
             workers may get the job without them.
         last_commit: version of the last commit when the job began; 0 if there was none.
+        base_id: identifies record `base`; "" if it is not known. The job is refused in a log that has
+            another record of that number.
     """
 
     job_id: str = field(validator=lambda _job, _attribute, value: check_job_id(value))
@@ -205,6 +207,7 @@ class Job:
     batch: Batch | None = field(default=None)
     replaces: tuple[str, ...] = field(default=(), repr=lambda paths: f"<{len(paths)} files>")
     last_commit: int = field(default=0, validator=_storable(count))
+    base_id: str = field(default="", validator=_storable(text))
 
     @batch.validator
     def _check_batch(self, _: object, batch: Batch | None) -> None:

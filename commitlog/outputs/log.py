@@ -25,12 +25,14 @@ from commitlog.errors import (
     JobAlreadyCommitted,
     NotFound,
     OutcomeUnknown,
+    StateMismatch,
 )
 from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.checkpoints import Checkpoints
 from commitlog.outputs.foreign import ForeignFile
 from commitlog.outputs.job import NAMING, Batch, Job, Visibility
+from commitlog.outputs.job_index import job_ids, merged
 from commitlog.outputs.log_cache import LogCache
 from commitlog.outputs.manifest import Manifests
 from commitlog.outputs.pending import INLINE_FILES, PendingJob
@@ -43,13 +45,21 @@ from commitlog.outputs.records import (
     ExpiryRecord,
     Manifest,
     Record,
+    record_id,
     records_of,
     total_rows,
 )
 from commitlog.outputs.state import State
 from commitlog.paths import join
 
-__all__ = ["AttemptOutcomes", "CommitLog", "already_committed", "other_visibility"]
+__all__ = [
+    "AttemptOutcomes",
+    "CommitLog",
+    "aborted",
+    "already_committed",
+    "other_job",
+    "other_visibility",
+]
 
 
 @define(kw_only=True)
@@ -175,29 +185,60 @@ class CommitLog:
         """Take `state` to `record`, the next one; see `State.apply`."""
         return state.apply(record, self.files(record), self.replaced(record))
 
-    def state(self, until: int | None = None, *, cached: bool = False) -> State:
+    def state(self, until: int | None = None, *, cached: bool = False, indexed: bool = False) -> State:
         """Return what the records up to `until`, or all, add up to.
 
         That takes as many requests as there are records since the last checkpoint, and a few more;
-        `cached` as for `read`.
+        `cached` as for `read`, and `indexed` as for `Checkpoints.load`.
         """
-        state = self.checkpoints.load(until)
+        state = self.checkpoints.load(until, indexed=indexed)
         begun = state.version
         for record in self.read(begun, until, cached=cached):
             self.apply(record, state)
         if begun and state.version == begun:
             # A commit after a gap in the numbers is never read.
             try:
-                self.get(begun)
+                last = record_id(self.get(begun)[0])
             except NotFound:
-                raise self._missing(begun) from None
+                last = None
+            if last != state.record_id:
+                raise self._missing(begun)
         return state
+
+    def replay(self, until: int) -> State:
+        """Return what the records up to `until` add up to, without a checkpoint."""
+        state = State()
+        for record in self.read(0, until):
+            self.apply(record, state)
+        return state
+
+    def job_ids(self, until: int) -> tuple[str, ...]:
+        """Return the callers' job ids of the commits up to record `until`, in order.
+
+        Reads the whole index of jobs, and the records after the last checkpoint.
+        """
+        state, keys = self.checkpoints.load_keys()
+        for record in self.read(state.version, until):
+            state.apply(record, ())
+        return job_ids(merged(keys, state.keys), until=until)
+
+    def decided(self, attempts: Iterable[str], *, until: int | None = None) -> dict[str, bool]:
+        """Return which of `attempts` records up to `until`, or all, decide, and which were committed.
+
+        Takes a few requests, however long the log is.
+        """
+        found = self.cache.head("", None, attempts).decided
+        return {
+            attempt: committed
+            for attempt, (version, committed) in found.items()
+            if until is None or version <= until
+        }
 
     def _missing(self, version: int) -> CorruptRecord:
         """Return the error for a checkpoint of `version` without a record of that number."""
         return CorruptRecord(
-            f"{self.directory!r} has a checkpoint of version {version}, but no such record: records"
-            " were lost, or it is another output's. Restore them, or remove it"
+            f"{self.directory!r} has a checkpoint of version {version}, but no such record, or another"
+            " one: records were lost, or it is another output's. Restore them, or remove it"
         )
 
     def look(self, job: Job, *, known: bool = False) -> tuple[CommitRecord | None, int]:
@@ -209,10 +250,21 @@ class CommitLog:
                 finds out whether there are more.
 
         Raises `JobAlreadyCommitted` if another attempt was committed, `JobAborted` if this one was
-        aborted, `AlreadyExists` if the job's mode is "error" and the output has data now, and `Conflict`
-        or `ConfigurationError` if a commit since the job began is incompatible with it.
+        aborted, `AlreadyExists` if the job's mode is "error" and the output has data now, `Conflict`
+        or `ConfigurationError` if a commit since the job began is incompatible with it, and
+        `StateMismatch` if the job began in another log.
         """
+        self.check_base(job)
         return self.look_on(job, job.base, until=self.cache.known if known else None)
+
+    def check_base(self, job: Job) -> None:
+        """Raise `StateMismatch` if the log has not the record up to which `job` is undecided."""
+        if not self.cache.still_has(job.base, job.base_id):
+            raise StateMismatch(
+                f"job {job.job_id!r} began after record {job.base} of {self.directory!r}, and there is"
+                " no such record, or another one: the output was removed, and perhaps created again."
+                " Nothing was added. Run the job again"
+            )
 
     def to_replace(self, job: Job, pending: PendingJob, *, at: int) -> ToReplace | None:
         """Return what the commit record of `job` must name as replaced; a long list is stored first.
@@ -371,13 +423,12 @@ class CommitLog:
                 self.apply(record, state)
             if isinstance(record, AbortRecord):
                 if job.attempt in record.attempts:
-                    raise JobAborted(
-                        f"job {job.job_id!r} was aborted (record {after}) before it could be committed;"
-                        " nothing of it is visible. Run it again under a new attempt"
-                    )
+                    raise aborted(job, after)
             elif isinstance(record, ExpiryRecord):
                 continue
             elif record.attempt == job.attempt:
+                if record.job_id != job.job_id:
+                    raise other_job(job, after)
                 return record, after
             elif record.job_id == job.job_id or _is_batch_of(job, record):
                 raise already_committed(job.job_id, record.version)
@@ -435,6 +486,22 @@ def already_committed(job_id: str, version: int) -> JobAlreadyCommitted:
     )
 
 
+def aborted(job: Job, version: int) -> JobAborted:
+    """Return the error for an attempt that a record excludes."""
+    return JobAborted(
+        f"job {job.job_id!r} was aborted (record {version}) before it could be committed; nothing of it"
+        " is visible. Run it again under a new attempt"
+    )
+
+
+def other_job(job: Job, version: int) -> ConfigurationError:
+    """Return the error for an attempt that is committed as another job."""
+    return ConfigurationError(
+        f"attempt {job.attempt} of job {job.job_id!r} was committed for another job, as version"
+        f" {version}; nothing was added. Begin another attempt"
+    )
+
+
 def other_visibility(job: Job, visibility: Visibility) -> ConfigurationError:
     """Return the error for a job whose files others would see than those who see the output's."""
     return ConfigurationError(
@@ -444,11 +511,16 @@ def other_visibility(job: Job, visibility: Visibility) -> ConfigurationError:
 
 
 def _is_batch_of(job: Job, record: CommitRecord) -> bool:
-    """Return whether `record` is of the batch of `job`, or of a later batch of its stream."""
+    """Return whether `record` is of the batch of `job`, or of a later batch of its stream.
+
+    One of the two is a batch, and the other may have the id of one. Jobs under such ids alone have no
+    order.
+    """
     batch = job.batch or Batch.named(job.job_id)
-    if batch is None or record.batch is None:
+    other = record.batch or (None if job.batch is None else Batch.named(record.job_id))
+    if batch is None or other is None:
         return False
-    return record.batch.stream == batch.stream and record.batch.number >= batch.number
+    return other.stream == batch.stream and other.number >= batch.number
 
 
 def _name(version: int) -> str:

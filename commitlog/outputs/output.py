@@ -21,7 +21,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -38,6 +38,7 @@ from commitlog.errors import (
     AlreadyExists,
     CommitError,
     ConfigurationError,
+    CorruptRecord,
     InvalidPath,
     JobAborted,
     JobAlreadyCommitted,
@@ -61,7 +62,13 @@ from commitlog.outputs.job import (
     attempt_of,
     check_job_id,
 )
-from commitlog.outputs.log import CommitLog, already_committed, other_visibility
+from commitlog.outputs.log import (
+    CommitLog,
+    aborted,
+    already_committed,
+    other_job,
+    other_visibility,
+)
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import ALIVE, Cleanup, Publisher
 from commitlog.outputs.ready_jobs import ReadyJob, ReadyQueue
@@ -126,8 +133,9 @@ class Output:
     The log serialises concurrent commits.
 
     It remembers the last records of the log, so the beginning of a job takes one request, and one for
-    each new record; the second one also reads all job ids of the last checkpoint. An output that was
-    removed while it was open is noticed ten seconds later.
+    each new record; and requests for the part of the index of jobs that can have its id, unless it was
+    read before. An output that was removed while it was open, or after a job had begun, is noticed ten
+    seconds later.
 
     Non-guarantees: between the commit point and the end of publishing, a plain listing shows some files
     of the job and not others. Files and records of an output must not be changed by other means.
@@ -231,7 +239,7 @@ class Output:
             batch: the batch of a stream, in place of `job_id`: no batch is committed twice, nor after a
                 later one.
             attempt: name of the attempt, from `new_attempt`; or a function that chooses it from the same
-                state as `schema`. None: a new one.
+                state as `schema`. None: a new one. No attempt is committed twice, for whichever job.
             base: for an older attempt, the number of a record up to which it was not decided.
             replaces: paths of the files to replace, as in `DataFile.path`. The commit point checks that
                 they are all part of the output.
@@ -240,7 +248,9 @@ class Output:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
                 unfinished work of a dead driver was completed first (else `PublishIncomplete`).
             AlreadyExists: the mode is ``error``, and there is data, of other jobs or foreign.
-            ConfigurationError: an argument is wrong, such as a job id that is not that of the batch.
+            ConfigurationError: an argument is wrong, such as a job id that is not that of the batch; or
+                `attempt` was committed for another job.
+            JobAborted: `attempt` was aborted.
             CorruptRecord: a record cannot be read.
         """
         # They may depend on the files, of which the head of the log tells nothing.
@@ -248,20 +258,23 @@ class Output:
         state = self._log.state() if whole else State()
         if callable(attempt):
             attempt = attempt(state)
-        elif attempt is None:
-            attempt = self.new_attempt()
+        known = () if attempt is None else (attempt,)  # a new one cannot be decided
+        attempt = self.new_attempt() if attempt is None else attempt
         if job_id is None:
             job_id = attempt if batch is None else batch.job_id
         check_job_id(job_id)
         if batch is not None:
             batch.check_job_id(job_id)
         if whole:
-            head = self._log.cache.head_of(state, job_id, batch)
+            head = self._log.cache.head_of(state, job_id, batch, known)
         else:
-            head = self._log.cache.head(job_id, batch)
-        if head.committed is not None:
+            head = self._log.cache.head(job_id, batch, known)
+        version, was_committed = head.decided.get(attempt, (None, False))
+        of_attempt = version if was_committed and job_id == attempt else None
+        committed = head.committed if of_attempt is None else of_attempt
+        if committed is not None:
             self._publisher.roll_forward(until=head.version, strict=False)
-            raise already_committed(job_id, head.committed)
+            raise already_committed(job_id, committed)
         job = Job(
             job_id=job_id,
             attempt=attempt,
@@ -272,7 +285,10 @@ class Output:
             batch=batch,
             replaces=tuple(replaces),
             last_commit=head.commit,
+            base_id=head.record_id if base is None else "",
         )
+        if version is not None and version <= job.base:
+            raise other_job(job, version) if was_committed else aborted(job, version)
         if head.visibility not in (None, job.visibility):
             raise other_visibility(job, head.visibility)
         if mode == "error":
@@ -405,6 +421,8 @@ class Output:
             AlreadyExists: the mode is ``error``, and other data came first. Nothing was added.
             Conflict: another job has changed the schema of the output, or replaced a file that this job
                 is to replace. Nothing was added.
+            StateMismatch: the output was removed, and perhaps created again, after the job had begun.
+                Nothing was added.
             OutcomeUnknown: the commit record may or may not have been written, or another client may
                 commit the job from its ready entry. Call `resolve`, or leave it to `recover`.
             PublishIncomplete: the job **is** committed, but some files could not be published for now.
@@ -544,7 +562,9 @@ class Output:
 
         If it raises, the attempt may or may not be excluded; call it again, or leave it to `recover`.
         """
-        found = self._log.abort_undecided({job.attempt: job.job_id}, after=job.base)
+        # In a log that is not the one in which the job began, nothing is known of it.
+        after = job.base if self._log.cache.still_has(job.base, job.base_id) else 0
+        found = self._log.abort_undecided({job.attempt: job.job_id}, after=after)
         if job.attempt in found.committed:
             return found.committed[job.attempt]
         self.drop(job, files, others=True)
@@ -703,7 +723,7 @@ class Output:
         return Snapshot(
             version=state.commit,
             files=tuple(state.files.values()),
-            jobs=tuple(state.jobs),
+            list_jobs=cache(partial(self._log.job_ids, state.version)),
             schema=state.schema,
         )
 
@@ -767,6 +787,14 @@ class Output:
     def replaced(self, record: Record) -> Iterator[str]:
         """Yield the paths of all files that `record` names to be replaced, one at a time."""
         return self._log.replaced(record)
+
+    def version_of(self, job_id: str) -> int | None:
+        """Return the version of the output that a job made; None if it is not committed.
+
+        Of a batch, also a later batch of its stream counts. Takes a few requests, however long the log
+        is. Raises `CorruptRecord`, `FormatTooNew`, and the store's errors.
+        """
+        return self._log.cache.head(job_id, None).committed
 
     def state(self, until: int | None = None) -> State:
         """Return the state of the log at record `until` or at its end, published or not."""
@@ -960,9 +988,12 @@ class Output:
 
     def _checkpoint(self, version: int) -> None:
         if version % INTERVAL == 0:
-            state = self._log.state(until=version, cached=True)
+            state = self._log.state(until=version, cached=True, indexed=True)
             if self._log.checkpoints.due(state):
-                self._log.checkpoints.save(state)
+                try:
+                    self._log.checkpoints.save(state)
+                except CorruptRecord:  # a segment of its index; the log has all of its keys
+                    self._log.checkpoints.save(self._log.replay(version))
 
     @staticmethod
     def _stored(job: Job, store: Callable[[], T]) -> T:

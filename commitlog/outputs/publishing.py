@@ -395,14 +395,9 @@ class Publisher:
     def remove_lists(self, attempts: Set[str], lists: Iterable[ObjectInfo]) -> int:
         """Remove those of `lists` that are of `attempts`, which were ruled out; return how many.
 
-        An attempt may have been committed long before it was ruled out. So the whole log is read, and a
-        list that a record names stays.
+        No attempt is ruled out after it was committed, so no record names them.
         """
-        of = {info.path: attempt_of(info.path) for info in lists}
-        found = {attempt for attempt in of.values() if attempt is not None and attempt in attempts}
-        if found:
-            found -= self._log.outcomes(found).committed.keys()
-        return self.remove(path for path, attempt in of.items() if attempt in found)
+        return self.remove(info.path for info in lists if attempt_of(info.path) in attempts)
 
     def clear_heartbeat(self, attempt: str) -> None:
         """Remove the heartbeat of an attempt that is decided."""

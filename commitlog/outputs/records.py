@@ -55,6 +55,7 @@ __all__ = [
     "batch_of",
     "document_of",
     "one_of",
+    "record_id",
     "records_of",
     "total_rows",
 ]
@@ -341,6 +342,16 @@ class ExpiryRecord:
 
 #: A record of the log of an output.
 Record: TypeAlias = CommitRecord | AbortRecord | ExpiryRecord
+
+
+def record_id(record: Record) -> str:
+    """Return an id of a record; a record of the same number in another output has another one."""
+    if isinstance(record, CommitRecord):
+        return record.attempt
+    if isinstance(record, AbortRecord):
+        return min(record.attempts, default="")
+    return f"{record.before} {record.time}"
+
 
 #: The kinds of document that are records of a log.
 KINDS = frozenset({"commit", "commits", "abort", "expiry"})

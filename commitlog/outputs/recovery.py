@@ -92,16 +92,14 @@ def recover(
             newest[attempt] = max(upload.initiated, newest.get(attempt, 0.0))
 
     # The listings came first, so the outcomes hold for everything in them. Up to the watermark
-    # everything is published, and the names of the files contain their attempts. (An attempt without
-    # files that was decided before may be aborted once more; the first outcome counts.)
+    # everything is published.
     complete = publisher.checked_watermark()
     found = log.outcomes(newest, after=complete)
-    earlier = {}
+    earlier: Mapping[str, bool] = {}
     if found.open:
-        state = log.state(until=complete)
-        earlier = {attempt: state.committed(attempt) for attempt in sorted(found.open)}
+        earlier = log.decided(found.open, until=complete)
     settled = {attempt for attempt, committed in earlier.items() if committed}
-    found.aborted |= {attempt for attempt, committed in earlier.items() if committed is False}
+    found.aborted |= earlier.keys() - settled
     found.open -= settled | found.aborted
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
     # Of an attempt that only sent heartbeats, only the last heartbeat is left, committed or not.
@@ -220,15 +218,16 @@ def collect(
         and attempt not in recovery.live
         and max(alive.get(attempt, 0.0), *(info.last_modified for info in infos)) <= dead_before
     }
-    unknown = sorted(attempt for attempt in dead if state.committed(attempt) is None)
+    lists = publisher.lists()
+    listed = {attempt for info in lists if (attempt := attempt_of(info.path)) is not None}
+    decided = log.decided(dead | listed, until=state.version)
+    unknown = sorted(dead - decided.keys())
     fenced = log.abort_undecided(dict.fromkeys(unknown), after=state.version)
     removed += publisher.remove(
         path for attempt in sorted(dead - fenced.committed.keys()) for path in stray[attempt]
     )
     # A driver may have listed its files after a recovery had ruled its attempt out.
-    lists = publisher.lists()
-    listed = {attempt for info in lists if (attempt := attempt_of(info.path)) is not None}
-    ruled_out = {attempt for attempt in listed if state.committed(attempt) is False}
+    ruled_out = {attempt for attempt in listed if decided.get(attempt) is False}
     removed += publisher.remove_lists(fenced.aborted | ruled_out, lists)
     return GcReport(recovery=recovery, expired=state.expired, removed=removed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import field, frozen
 
@@ -18,14 +18,22 @@ class Snapshot:
     Attributes:
         version: version of its last commit; 0 if there is none.
         files: the files that are part of it, in order of commit.
-        jobs: the callers' job ids of all commits up to it, in order.
+        list_jobs: returns `jobs`.
         schema: schema of the last commit that had one, as a JSON text.
     """
 
     version: int
     files: tuple[DataFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
-    jobs: tuple[str, ...] = field(repr=lambda jobs: f"<{len(jobs)} jobs>")
+    list_jobs: Callable[[], tuple[str, ...]] = field(repr=False, eq=False)
     schema: str | None = field(default=None, repr=False)
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The callers' job ids of all commits up to it, in order.
+
+        The first use reads them all from the store, and raises its errors and `CorruptRecord`.
+        """
+        return self.list_jobs()
 
     @property
     def rows(self) -> int | None:

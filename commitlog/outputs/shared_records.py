@@ -76,9 +76,10 @@ class _SharedCommit:
         self._clock = clock
         self._jobs = jobs
         self._queue = queue
-        self._outcomes: list[Outcome | None] = [None] * len(jobs)
+        self._outcomes: list[Outcome | None] = [_misplaced(log, each.job) for each in jobs]
         # The client that began a job had read the log up to its base.
-        self._after = max([log.cache.known, *(each.job.base for each in jobs)])
+        began = (each.job.base for each, no in zip(jobs, self._outcomes, strict=True) if no is None)
+        self._after = max([log.cache.known, *began])
         self._seen = [each.job.base for each in jobs]
         self._entry = ""
         self._in_entry: frozenset[int] = frozenset()
@@ -220,6 +221,15 @@ def _reported(outcome: Outcome | None, in_entry: bool) -> Outcome | None:
 
 def _is_final(outcome: Outcome | None) -> bool:
     return isinstance(outcome, (CommitRecord, *FINAL))
+
+
+def _misplaced(log: CommitLog, job: Job) -> Outcome | None:
+    """Return the error for a job that began in another log, or that cannot be read; else None."""
+    try:
+        log.check_base(job)
+    except CommitError as error:
+        return error
+    return None
 
 
 def _decided(log: CommitLog, job: Job, after: int, until: int) -> Outcome | None:

@@ -26,12 +26,12 @@ from commitlog.oplog.validate import build, count, flag, text
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.publishing import Publisher
 from commitlog.outputs.records import (
-    AbortRecord,
     CommitRecord,
     DataFile,
     Manifest,
     Record,
     one_of,
+    record_id,
 )
 from commitlog.outputs.state import State
 
@@ -446,7 +446,7 @@ class Tail:
         """Raise `StateMismatch` unless the log has the last record that was taken."""
         if position.record:
             try:
-                there = _record_id(self._log.get(position.record)[0])
+                there = record_id(self._log.get(position.record)[0])
             except NotFound:
                 there = None
             if there != position.record_id:
@@ -472,15 +472,6 @@ class Tail:
             self._removing.pop(version, None)
 
 
-def _record_id(record: Record) -> str:
-    """Return an id of a record; a record of the same number in another output has another one."""
-    if isinstance(record, CommitRecord):
-        return record.attempt
-    if isinstance(record, AbortRecord):
-        return min(record.attempts, default="")
-    return f"{record.before} {record.time}"
-
-
 def _addition_of(records: tuple[Record, ...]) -> _Addition:
     """Return the files that a record adds: none if it only rewrites the same rows.
 
@@ -489,13 +480,13 @@ def _addition_of(records: tuple[Record, ...]) -> _Addition:
     commits = [each for each in records if isinstance(each, CommitRecord) and each.mode != "rewrite"]
     first = records[0]
     if not commits:
-        return _Addition(version=first.version, record_id=_record_id(first))
+        return _Addition(version=first.version, record_id=record_id(first))
     parts: list[_Part] = []
     for commit in commits:
         parts += _Part.of(commit.files), *map(_Part.of, commit.manifests)
     return _Addition(
         version=first.version,
-        record_id=_record_id(first),
+        record_id=record_id(first),
         commit=commits[0],
         schema=commits[0].schema,
         parts=tuple(parts),

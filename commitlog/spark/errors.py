@@ -73,5 +73,5 @@ def own_errors(job_id: str | None = None, output: Output | None = None) -> Itera
             own.job_id = job_id
             if output is not None:
                 with contextlib.suppress(CommitError):  # the log may be unreadable
-                    own.version = output.state().jobs.get(job_id, 0)
+                    own.version = output.version_of(job_id) or 0
         raise own from error

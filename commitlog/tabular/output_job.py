@@ -201,8 +201,6 @@ class OutputWriter:
         """Begin the next attempt, or return the commit of this job.
 
         A commit of this writer or of a copy is returned; one of another writer only with ``skip``.
-        Without a job id, a commit is not found any more once none of its files is in the output, and
-        1,000 attempts of others were decided since (`commitlog.outputs.state.REMEMBERED`).
 
         Args:
             rows: as for `begin`.
@@ -254,7 +252,7 @@ class OutputWriter:
         if self.job_id is None:
             return None
         with self._open() as output:
-            version = output.state().jobs.get(self.job_id)
+            version = output.version_of(self.job_id)
             return None if version is None else commit_of(output, self.job_id, version)
 
     def stage(

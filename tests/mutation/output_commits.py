@@ -278,15 +278,12 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="lists removed of an attempt that was committed long ago",
-        where="outputs.md#layout",
-        rule="a manifest that a commit record names is never removed",
+        name="an attempt of before the watermark aborted although it was committed",
+        where="outputs.md#state-after-a-crash",
+        rule="a recovery looks up the outcomes of attempts that were decided long ago",
         edit=Edit(
-            ("Publisher.remove_lists", "found -= self._log.outcomes(found).committed.keys()", "pass"),
-            limits=(
-                ("INLINE_FILES", "INLINE_FILES = 1_000", "INLINE_FILES = 0"),
-                ("outputs:REMEMBERED", "REMEMBERED = 1_000", "REMEMBERED = 1"),
-            ),
+            ("recover", "earlier = log.decided(found.open, until=complete)", "earlier = {}"),
+            limits=(("INLINE_FILES", "INLINE_FILES = 1_000", "INLINE_FILES = 0"),),
         ),
         setting=writing(
             {
@@ -296,14 +293,12 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "G": gc(),
             },
             after={"Z": 1, "B": 2, "G": 3},
-            remembered=1,
         ),
-        caught="was deleted, but a record names it",
+        caught="is committed and then aborted",
         story=(
-            "In this world a state remembers only the last decided attempt, and each list of files is "
-            "an object. A task of A's job is late, and B's job has replaced A's file. To G, the late "
-            "upload belongs to an attempt without a decision. G aborts it, and removes the list that "
-            "version 1 names."
+            "In this world each list of files is an object. A task of A's job is late, and B's job has "
+            "replaced A's file. To G, the late upload belongs to an attempt without a decision. G "
+            "aborts it, and removes the list that version 1 names."
         ),
     ),
     Mutant(

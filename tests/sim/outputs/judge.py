@@ -100,6 +100,12 @@ class Commit:
     foreign: Mapping[str, str] = field(hash=False)
     batch: tuple[str, int] | None
 
+    @property
+    def batch_of_id(self) -> tuple[str, int] | None:
+        """Stream and number of the batch whose id the job has."""
+        stream, _, number = self.job_id.rpartition("/")
+        return (stream, int(number)) if stream and number.isdecimal() else None
+
 
 @define
 class Truth:
@@ -130,8 +136,6 @@ class Truth:
         lost: files of committed attempts whose uploads were removed; see `lose`.
         damaged: lost files in whose place another program has put other objects; see `damage`.
         decided: attempts in the order in which records decided them.
-        remembered: number of the last of these that no record may decide again. The same holds for an
-            attempt with a file in the output.
     """
 
     server: WatchedStore
@@ -156,7 +160,6 @@ class Truth:
     lost: set[str] = field(factory=set)
     damaged: set[str] = field(factory=set)
     decided: list[str] = field(factory=list)
-    remembered: int = 1_000
 
     @property
     def last(self) -> int:
@@ -234,11 +237,12 @@ class Truth:
         """
         commit = next((c for c in self.commits.values() if c.version == error.version), None)
         stream, _, number = job_id.rpartition("/")
-        if commit is None or commit.job_id == job_id or not (stream and commit.batch):
+        of = commit and (commit.batch or (batch and commit.batch_of_id))
+        if commit is None or commit.job_id == job_id or not (stream and of):
             return self.check_committed(error)
         assert batch in (None, Batch(stream, int(number)))
-        assert commit.batch[0] == stream, f"{error}, but it is not committed"
-        assert commit.batch[1] >= int(number), f"{error}, and neither is a later batch"
+        assert of[0] == stream, f"{error}, but it is not committed"
+        assert of[1] >= int(number), f"{error}, and neither is a later batch"
         return commit
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
@@ -274,15 +278,12 @@ class Truth:
             assert not left, f"entries are left: {left}"
 
     def check_collected(self) -> None:
-        """Check the output after `Output.gc`: every file is needed by some version.
-
-        Lists of files remain if the abort of their attempt was long ago and is forgotten.
-        """
+        """Check the output after `Output.gc`: every file is needed by some version."""
         hidden = {path for path in self.visible if path.startswith("_")}
         needed = set(self.files(self.last)) | {p for p, v in self.replaced.items() if v > self.expired}
         assert hidden == {path for path in needed if path.startswith("_")}
         listed = {_attempt_of(info.path) for info in self.server.list(TOP + _LISTS)}
-        left = sorted(listed - self.commits.keys() - set(self.decided[: -self.remembered]))
+        left = sorted(listed - self.commits.keys())
         assert not left, f"lists of files of {left} are left"
         records = [info.path for info in self.server.list(TOP + _MAGIC)]
         assert not records, f"records of uploads are left: {records}"
@@ -463,10 +464,7 @@ class Truth:
 
     def _aborted(self, attempt: str, request: str) -> None:
         then = "committed" if attempt in self.commits else "aborted"
-        if attempt in self.decided:
-            recent = attempt in self.decided[-self.remembered :]
-            known = recent or attempt in map(_attempt_of, self.files(self.last))
-            assert not known, f"{attempt} is {then} and then aborted"
+        assert attempt not in self.decided, f"{attempt} is {then} and then aborted"
         self.decided.append(attempt)
         if attempt not in self.commits:  # the first record that decides it is the one that counts
             self.aborted.add(attempt)
@@ -508,8 +506,9 @@ class Truth:
         missed = self._foreign_in(document["mode"], set(partitions.values())) - commit.foreign.items()
         assert not missed, f"{attempt} is committed, but does not replace {sorted(missed)}"
         stream, _, batch = job_id.rpartition("/")
-        earlier = [c.batch for c in self.commits.values() if c.batch and c.batch[0] == stream]
-        assert all(last < int(batch) for _, last in earlier), f"batch {job_id} comes too late"
+        batches = [c.batch or (document["batch"] and c.batch_of_id) for c in self.commits.values()]
+        earlier = [each[1] for each in batches if each and each[0] == stream]
+        assert all(last < int(batch) for last in earlier), f"batch {job_id} comes too late"
         schema = document["schema"]
         known = document["mode"] == "overwrite" or None in (schema, self.schema) or schema == self.schema
         assert known, f"{attempt} began with columns that the output no longer has"

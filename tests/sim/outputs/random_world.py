@@ -37,7 +37,6 @@ def seeded_world(
     staged: bool = False,
     s3a: bool = False,
     shared: bool = False,
-    remembered: int = 1_000,
 ) -> World:
     """Return a world of 3 to 5 nodes with one output and all faults.
 
@@ -112,7 +111,6 @@ def seeded_world(
             nodes=nodes,
             leases=leases,
             staged=staged,
-            remembered=remembered,
             s3a=s3a,
             shared=shared,
             busy=shared and draw("busy", (True, False)),

@@ -58,7 +58,6 @@ class OutputWorld:
         shared: whether jobs may share a record, which has their uploads.
         busy: whether clients know from the beginning that others commit at the same time.
         before: jobs that were committed before the beginning, each with one file.
-        remembered: number of decided attempts that a state remembers, if the library has another one.
         denied: for each node, by its name, the mutations that it has no permission for; see
             `SimulatedStore`.
         trusts_any_404: whether clients trust any 404.
@@ -86,7 +85,6 @@ class OutputWorld:
         shared: bool = False,
         busy: bool = False,
         before: tuple[str, ...] = (),
-        remembered: int = 1_000,
         denied: Mapping[str, tuple[str, ...]] | None = None,
         trusts_any_404: bool = False,
         foreign: tuple[str, ...] = (),
@@ -114,7 +112,6 @@ class OutputWorld:
             conditions=not leases,
         )
         self.truth: Truth = self._server.truth
-        self.truth.remembered = remembered
         self.known_jobs: dict[str, tuple[Job, tuple[StagedFile, ...] | None]] = {}
         self._backoff = backoff
         self._connect = connect
