@@ -179,11 +179,12 @@ class Checkpoints:
         lines = unpack(self._store.get(path).data, path)
 
         def make() -> State:
-            state, files = _head_of(lines[0], version)
-            replaced = mapping(mapping(lines[1])["replaced"])
+            head, rest, *others = lines
+            state, files = _head_of(head, version)
+            replaced = mapping(mapping(rest)["replaced"])
             state.replaced = {check_path(gone): count(by) for gone, by in replaced.items()}
-            state.files = {file.path: file for file in map(DataFile.from_json, lines[2:])}
-            if not files == len(lines) - 2 == len(state.files):
+            state.files = {file.path: file for file in map(DataFile.from_json, others)}
+            if not files == len(others) == len(state.files):
                 raise ValueError("it lacks files")
             return state
 
