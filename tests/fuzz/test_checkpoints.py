@@ -48,12 +48,12 @@ STATE = State(
         for name in (f"part-00000-{ATTEMPT}-c000.csv", f"day=1/part-00001-{ATTEMPT}-c000.csv")
     },
     replaced={f"_commitlog/data/part-00000-{ATTEMPT}-c000.csv": 17},
-    jobs={"daily-ü": 3, "hourly": 19},
+    keys={"j:daily-ü": (3, 0), "j:hourly": (19, 0), "s:stream": (6, 4), f"a:{ATTEMPT}": (3, 1)},
     batches={"stream": (7, 18)},
     schema='{"type":"struct","fields":[]}',
     visibility="logged",
     expired=2,
-    decided={ATTEMPT: True, ATTEMPT[::-1]: False},
+    record_id=ATTEMPT,
 )
 PATH = f"checkpoints/{STATE.version:020d}.jsonl.gz"
 
@@ -66,59 +66,77 @@ def packed(lines: list[Any]) -> bytes:
     return gzip.compress("\n".join(map(dumps, lines)).encode(), compresslevel=1)
 
 
-def _data() -> bytes:
+def _data() -> tuple[bytes, str, bytes]:
+    """Return a checkpoint, and the path and content of its segment."""
     store = MemoryStore()
     checkpoints(store).save(STATE)
-    return store.get(PATH).data
+    [segment] = [info.path for info in store.list("checkpoints/index-")]
+    return store.get(PATH).data, segment, store.get(segment).data
 
 
-DATA = _data()
+DATA, SEGMENT, INDEX = _data()
 LINES: list[Any] = [json.loads(line) for line in gzip.decompress(DATA).splitlines()]
-SHARDS = len(LINES[0]["shards"])
+SHARDS: list[Any] = [json.loads(line) for line in gzip.decompress(INDEX).splitlines()]
 
 
 def in_members(lines: list[Any]) -> bytes:
-    """Return a checkpoint of these lines, whose first one has the sizes of the shards if it had them."""
+    """Return a checkpoint of these lines."""
     head, *others = lines or [None]
-    shards = [gzip.compress(f"{dumps(line)}\n".encode()) for line in others[:SHARDS]]
-    if isinstance(head, dict) and head.get("shards") == LINES[0]["shards"]:
+    return gzip.compress(f"{dumps(head)}\n".encode()) + packed(others)
+
+
+def segment_of(lines: list[Any]) -> bytes:
+    """Return a segment of these lines, whose first one has the sizes of the shards if it had them."""
+    head, *others = lines or [None]
+    shards = [gzip.compress(f"{dumps(line)}\n".encode()) for line in others]
+    if isinstance(head, dict) and head.get("shards") == SHARDS[0]["shards"]:
         head = {**head, "shards": [len(shard) for shard in shards]}
-    return b"".join((gzip.compress(f"{dumps(head)}\n".encode()), *shards, packed(others[SHARDS:])))
+    return b"".join((gzip.compress(f"{dumps(head)}\n".encode()), *shards))
+
+
+def stored(data: bytes = DATA, index: bytes = INDEX) -> Checkpoints:
+    """Return the checkpoints of a store with these two objects."""
+    store = MemoryStore()
+    store.put(PATH, data)
+    store.put(SEGMENT, index)
+    return checkpoints(store)
 
 
 def check_checkpoint(data: bytes) -> None:
     """Check that the bytes are skipped, or are a state that round-trips; and what `begin` reads."""
-    store = MemoryStore()
-    store.put(PATH, data)
-    found = outcome(lambda: checkpoints(store).load())
+    found = outcome(lambda: stored(data).load())
     assert isinstance(found, State)
     if found.version:
         again = MemoryStore()
-        checkpoints(again).save(found)
-        assert checkpoints(again).load() == found
-    for job_ids in ([job_id] for job_id in STATE.jobs):
-        head = outcome(lambda: checkpoints(store).load_head(job_ids))  # noqa: B023
+        checkpoints(again).save(evolve(found, segments=(), keys=STATE.keys))
+        loaded = checkpoints(again).load()
+        assert evolve(loaded, segments=found.segments) == found
+    for key, value in STATE.keys.items():
+        head = outcome(lambda: stored(data).load_head([key]))  # noqa: B023
         assert isinstance(head, CheckpointHead)
-        if found.version and head.state.version:
-            known = {job_id: found.jobs[job_id] for job_id in job_ids if job_id in found.jobs}
-            assert head.jobs.find(job_ids) == known
+        if head.state.version and head.state.segments:
+            assert head.index.find([key]) == {key: value}
 
 
-def check_bytes(data: bytes) -> None:
+def check_index(index: bytes) -> None:
+    """Check that a damaged segment is valid, or that its checkpoint is not used."""
+    for key in STATE.keys:
+        head = outcome(lambda: stored(index=index).load_head([key]))  # noqa: B023
+        assert isinstance(head, CheckpointHead)
+
+
+def check_bytes(index: bytes) -> None:
     """Check that `begin` finds the jobs in damaged bytes, or does not use them."""
-    check_checkpoint(data)
-    store = MemoryStore()
-    store.put(PATH, data)
-    for job_id, version in STATE.jobs.items():
-        head = checkpoints(store).load_head([job_id])
-        assert not head.state.version or head.jobs.find([job_id]) == {job_id: version}
+    for key, value in STATE.keys.items():
+        head = stored(index=index).load_head([key])
+        assert not head.state.version or head.index.find([key]) == {key: value}
 
 
 def test_a_checkpoint_round_trips() -> None:
     """The state that the other tests damage is valid."""
-    store = MemoryStore()
-    checkpoints(store).save(STATE)
-    assert checkpoints(store).load() == STATE
+    state, keys = stored().load(), stored().load_keys()[1]
+    assert keys == STATE.keys
+    assert evolve(state, keys=keys, segments=(), indexed=0) == STATE
 
 
 @pytest.mark.all
@@ -136,8 +154,29 @@ def test_a_damaged_checkpoint_is_valid_or_skipped(lines: Any) -> None:
         check_checkpoint(in_members(lines))
 
 
-@fuzz(150, data=damaged_bytes(DATA) | damaged_bytes("\n".join(map(dumps, LINES)).encode()))
+@fuzz(100, data=damaged_bytes(DATA) | damaged_bytes("\n".join(map(dumps, LINES)).encode()))
 def test_damaged_bytes_of_a_checkpoint_are_skipped(data: bytes) -> None:
+    """Truncated, altered, or uncompressed bytes."""
+    check_checkpoint(data)
+
+
+@pytest.mark.all
+def test_a_segment_with_an_invalid_field_is_not_used() -> None:
+    """For any value of a field, the segment is valid, or its checkpoint is skipped."""
+    for lines in replaced(SHARDS):
+        if isinstance(lines, list):
+            check_index(segment_of(lines))
+
+
+@fuzz(100, lines=damaged_json(SHARDS, st.sampled_from(HOSTILE)))
+def test_a_damaged_segment_is_valid_or_not_used(lines: Any) -> None:
+    """Segments with several damaged fields."""
+    if isinstance(lines, list):
+        check_index(segment_of(lines))
+
+
+@fuzz(150, data=damaged_bytes(INDEX) | damaged_bytes("\n".join(map(dumps, SHARDS)).encode()))
+def test_damaged_bytes_of_a_segment_are_not_used(data: bytes) -> None:
     """Truncated, altered, or uncompressed bytes. No job id is taken for a new one."""
     check_bytes(data)
 
@@ -145,54 +184,56 @@ def test_damaged_bytes_of_a_checkpoint_are_skipped(data: bytes) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {0: {"format": 3}},
+        {0: {"format": 2}},
+        {0: {"format": 4}},
         {0: {"version": 10}},
         {0: {"files": 3}},
-        {0: {"jobs": 3}},
-        {0: {"jobs": 2**62}},
-        {0: {"shards": []}},
+        {0: {"record": 3}},
+        {0: {"index": [["../x", 20, 4]]}},
+        {0: {"index": [[1, 20, 4]]}},
         {0: {"batches": {"stream": [1]}}},
-        {1: {"shard": 1}},
-        {1: {"jobs": {"\ud800": [1, 0]}}},
-        {1: {"jobs": {"daily-ü": 3}}},
-        {1: {"jobs": {"daily-ü": [3, 0]}}},
-        {1: {"jobs": {"daily-ü": [3, 0], "hourly": [19, 0]}}},
-        {2: {"decided": {ATTEMPT: "false"}}},
-        {2: {"replaced": {"../../etc/passwd": 1}}},
+        {1: {"replaced": {"../../etc/passwd": 1}}},
     ],
 )
 def test_impossible_values_in_a_checkpoint_are_refused(changes: dict[int, dict[str, Any]]) -> None:
-    """Another version than in its name, texts for booleans, paths that lead out, and lone surrogates."""
-    store = MemoryStore()
-    assert SHARDS == 1
-    store.put(PATH, in_members([{**each, **changes.get(n, {})} for n, each in enumerate(LINES)]))
-    assert checkpoints(store).load() == State()
+    """Another version than in its name, paths that lead out, and values of other types."""
+    lines = [{**each, **changes.get(n, {})} for n, each in enumerate(LINES)]
+    assert stored(in_members(lines)).load() == State()
 
 
 @pytest.mark.parametrize(
-    ("sizes", "shard"),
+    ("head", "shard"),
     [
         ({}, {"shard": 1}),
-        ({}, {"shard": True, "jobs": []}),
-        ({}, {"jobs": {"daily-ü": 3}}),
-        ({}, {"jobs": {"daily-ü": [3]}}),
-        ({}, {"jobs": {"daily-ü": [-3, 0]}}),
-        ({}, {"jobs": {"\ud800": [3, 0]}}),
+        ({}, {"shard": True, "keys": []}),
+        ({}, {"keys": {"j:daily-ü": 3}}),
+        ({}, {"keys": {"j:daily-ü": [3]}}),
+        ({}, {"keys": {"j:daily-ü": [-3, 0]}}),
+        ({}, {"keys": {"\ud800": [3, 0]}}),
+        ({"format": 2}, {}),
+        ({"kind": "checkpoint"}, {}),
+        ({"until": 10}, {}),
+        ({"keys": 3}, {}),
+        ({"shards": []}, {}),
         ({"shards": [0]}, {}),
-        ({"shards": [2**62]}, {}),
         ({"shards": [2**63 - 1, 2**63 - 1]}, {}),
     ],
 )
-def test_a_shard_with_impossible_values_is_not_used(
-    sizes: dict[str, Any], shard: dict[str, Any]
+def test_a_segment_with_impossible_values_is_not_used(
+    head: dict[str, Any], shard: dict[str, Any]
 ) -> None:
     """The beginning of a job skips a checkpoint if its shard, or the size of it, is invalid."""
-    store = MemoryStore()
-    head, first, *others = LINES
-    store.put(PATH, in_members([{**head, **sizes}, {**first, **shard}, *others]))
-    assert not checkpoints(store).load_head(["daily-ü"]).state.version
-    store.put(PATH, in_members(LINES))
-    assert checkpoints(store).load_head(["daily-ü"]).jobs.find(["daily-ü"]) == {"daily-ü": 3}
+    first, second = SHARDS
+    index = segment_of([{**first, **head}, {**second, **shard}])
+    assert not stored(index=index).load_head(["j:daily-ü"]).state.version
+    assert stored(index=segment_of(SHARDS)).load_head(["j:daily-ü"]).index.find(["j:daily-ü"])
+
+
+def test_a_segment_that_lacks_keys_is_not_used_whole() -> None:
+    """Readers of all job ids count them."""
+    first, second = SHARDS
+    keys = {key: value for key, value in second["keys"].items() if key != "j:hourly"}
+    assert stored(index=segment_of([first, {**second, "keys": keys}])).load_keys() == (State(), {})
 
 
 def test_other_files_next_to_checkpoints_are_ignored() -> None:
@@ -304,7 +345,11 @@ class World:
 
     @property
     def checkpoint(self) -> str:
-        [path] = [info.path for info in self.store.list("out/_commitlog/checkpoints/")]
+        return f"out/_commitlog/checkpoints/{10:020d}.jsonl.gz"
+
+    @property
+    def segment(self) -> str:
+        [path] = [info.path for info in self.store.list("out/_commitlog/checkpoints/index-")]
         return path
 
     def records(self) -> Iterator[str]:
@@ -327,7 +372,7 @@ SOUND = {"snapshot": 12, "look": 12, "begin": 12, "begin some": 12, "recover": (
 def test_damage_to_a_checkpoint_changes_no_result(call: str, data: st.DataObject) -> None:
     """All results follow from the log."""
     world = World()
-    path = world.checkpoint
+    path = data.draw(st.sampled_from([world.checkpoint, world.segment]))
     world.store.put(path, data.draw(damaged_bytes(world.store.get(path).data)))
     assert outcome(lambda: CALLS[call](world.output())) == SOUND[call]
     with pytest.raises(JobAlreadyCommitted):

@@ -207,20 +207,6 @@ def opened_again(store: MemoryStore, output: Output) -> Output:
 
 
 @each("listed-output")
-def test_a_checkpoint_of_format_1_is_used(sample: Sample, caplog: pytest.LogCaptureFixture) -> None:
-    """It is the checkpoint that the same output had before format 2."""
-    store, _, output = opened_output(sample)
-    snapshot = output.snapshot(roll_forward=False)
-    [found] = [info.path for info in store.list("out/_commitlog/checkpoints/")]
-    store.put(found, (FORMATS / "0.1" / "checkpoint-format-1.jsonl.gz").read_bytes())
-    for job_id in (*snapshot.jobs, "clicks/7"):
-        with pytest.raises(JobAlreadyCommitted):
-            opened_again(store, output).begin(job_id)
-    assert opened_again(store, output).snapshot() == output.snapshot()
-    assert not caplog.messages
-
-
-@each("listed-output")
 def test_a_follower_of_an_output_goes_on(sample: Sample) -> None:
     """From its stored position it gets the records after it, and none twice."""
     _, _, output = opened_output(sample)
@@ -928,12 +914,12 @@ def test_a_later_checkpoint_of_an_output_is_left_out(caplog: pytest.LogCaptureFi
     """The log has all that a checkpoint has."""
 
     def change(data: bytes) -> bytes:
-        return gzip.compress(gzip.decompress(data).replace(b'"format": 2', b'"format": 3', 1))
+        return gzip.compress(gzip.decompress(data).replace(b'"format": 3', b'"format": 4', 1))
 
     sample = Sample.read(VERSION, "listed-output")
     store, _, output = opened_output(sample)
     before = output.snapshot()
-    [found] = [info.path for info in store.list("out/_commitlog/checkpoints/")]
+    [found] = [info.path for info in store.list("out/_commitlog/checkpoints/0")]
     store.put(found, change(store.get(found).data))
     assert opened_again(store, output).snapshot() == before
     assert "is skipped" in caplog.text
