@@ -1,4 +1,4 @@
-"""Parsing of durations, of sizes with units and of packed numbers, and the check of a choice among words."""
+"""Parsing of durations, sizes with units and packed numbers; the check of a choice among words."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def parse_bytes(text: str) -> int:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at an offset, in the variable length of protocol buffers and Thrift, and its end.
+    """Return the number at an offset, in the variable length of protocol buffers, and its end.
 
     Raises `ValueError` if the number does not end within `data`.
 

@@ -74,7 +74,12 @@ class Lines:
         return not _overlaps(self.separator or b"\n") and not is_compressed(path)
 
     def read(
-        self, source: StoredObject, start: int = 0, end: int | None = None
+        self,
+        source: StoredObject,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        exact: bool = False,
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that begin in a slice, some MiB at a time, with their ends.
 
@@ -86,19 +91,23 @@ class Lines:
             source: the file.
             start: the first byte of the slice. A compressed file has only one slice, from byte 0 on.
             end: the byte after the slice; None for the end of the file.
+            exact: whether a carriage return that ends a line alone stays one.
 
         Raises:
             InputUnreadable: a line is too long, or as `content_of`; whole lines before were yielded.
             Errors of the store.
         """
-        lone = self.separator is None
         for at, block in self._blocks(source, start, source.size if end is None else end):
             if at == 0 and block.startswith(_BOM):
                 at, block = len(_BOM), block[len(_BOM) :]
-            if lone and b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
-                block = _with_feeds(block)
             if block:
-                yield at, block
+                yield at, block if exact else self.with_feeds(block)
+
+    def with_feeds(self, block: bytes) -> bytes:
+        """Return a block with a line feed for each carriage return that ends a line alone."""
+        if self.separator is None and block.count(b"\r") != block.count(b"\r\n"):
+            return _with_feeds(block)
+        return block
 
     def whole(self, source: StoredObject) -> bytes:
         """Return the content of a file that is one record or one document.

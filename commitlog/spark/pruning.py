@@ -18,7 +18,7 @@ import pyarrow as pa
 from attrs import field, frozen
 from pyspark.sql import Column
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, StructType
 
 from commitlog.errors import ConfigurationError, CorruptRecord
 from commitlog.files import ColumnStatistics, decode
@@ -81,21 +81,34 @@ def condition_of(filters: Sequence[ReadFilter], schema: StructType) -> Column:
     condition = f.lit(True)
     for name, operator, value in map(_checked, filters):
         column, kind = f.col("`" + name.replace("`", "``") + "`"), schema[name].dataType
-        values = [_literal(one).cast(kind) for one in (value if operator == "in" else [value])]
+        wanted = value if operator == "in" else [value]
+        values = [_literal(one).cast(kind) for one in wanted if not _is_zero(one, kind)]
+        # Readers of files take -0.0 for less than 0.0.
+        low, high = (f.lit(zero).cast(kind) for zero in (-0.0, 0.0))
+        has_zero = len(values) < len(wanted)
         match operator:
-            case "in":
-                condition &= column.isin(*values)
-            case "=" | "==":
-                condition &= column == values[0]
+            case "in" | "=" | "==":
+                found = column.isin(*values) if values or not has_zero else f.lit(False)
+                condition &= found | ((column >= low) & (column <= high)) if has_zero else found
             case "<":
-                condition &= column < values[0]
+                condition &= column < (low if has_zero else values[0])
             case "<=":
-                condition &= column <= values[0]
+                condition &= column <= (high if has_zero else values[0])
             case ">":
-                condition &= column > values[0]
+                condition &= column > (high if has_zero else values[0])
             case _:
-                condition &= column >= values[0]
+                condition &= column >= (low if has_zero else values[0])
     return condition
+
+
+def _is_zero(value: object, kind: DataType) -> bool:
+    """Return whether a value of a filter is zero, of either sign, in a column of floats."""
+    if not isinstance(kind, (DoubleType, FloatType)):
+        return False
+    try:
+        return float(str(value)) == 0
+    except ValueError:
+        return False
 
 
 def _literal(value: object) -> Column:

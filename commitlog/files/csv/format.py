@@ -9,7 +9,8 @@ share the dialect's defaults and the decompression.
 
 Rules of the files of an output: no header; commas; ``"`` around strings, with ``\"`` and ``\\`` in them;
 null is nothing, and the empty string ``""``. Line breaks in strings stay, so other readers need option
-``multiLine``.
+``multiLine``. If there is a carriage return in the first row, the file begins with an empty line, so
+that readers that look for the end of lines find a line feed.
 
 Rules of input files: those of Spark where Spark loses no data, with these exceptions. Under a header,
 columns are known by name, for each file separately. A doubled quote within quotes is one quote, as in
@@ -116,12 +117,18 @@ class CsvOutput(OutputFormat):
 class _Encoder:
     def __init__(self, file: SinkFile, compression: str) -> None:
         self._stream = compress(file, compression)
+        self._is_empty = True
 
     def write(self, table: pa.Table) -> None:
         check_utf8(table)
         check_years(table)
         for batch in table.to_batches(max_chunksize=TEXT_ROWS):
-            self._stream.write(text_bytes(_lines(batch)))
+            text = text_bytes(_lines(batch))
+            if self._is_empty and b"\r" in text.to_pybytes().partition(b"\n")[0]:
+                # Spark takes the first line end of a file for that of all its rows, also within quotes.
+                self._stream.write(b"\n")
+            self._is_empty = False
+            self._stream.write(text)
 
     def close(self, statistics: Statistics) -> None:
         self._stream.close()
@@ -289,6 +296,15 @@ class CsvInput(InputFormat):
             names = self._header(path, header)
         # A schema that an earlier version inferred may have the white space of its header.
         places = match_names(names, wanted, lambda name: name.strip().lower())
+        inside = [
+            place for name, place in zip(wanted, places, strict=True) if name not in columns.in_path
+        ]
+        if inside and columns.new == "ignore" and all(place is None for place in inside):
+            raise InputUnreadable(
+                f"the header of {path!r} has none of the columns of the query; its first names are"
+                f" {', '.join(map(repr, names[:5]))}. Give the columns that the file has, or set option"
+                " header to false if the file has no header"
+            )
         unknown = {name: place for place, name in enumerate(names) if place not in places}
         others = {name: unknown[name] for name in columns.check(path, list(unknown))}
         parser = CsvParser(
@@ -340,18 +356,18 @@ class CsvInput(InputFormat):
 
     def _records(self, source: StoredObject, end: int) -> Iterator[_Line]:
         """Yield the records that begin before byte `end`, with the header: of one or several lines."""
-        blocks = self._lines.read(source, 0, end)
         if not self._has_breaks:
-            for at, block in blocks:
+            for at, block in self._lines.read(source, 0, end):
                 for begin, _, line in self._record_lines(at, block):
                     yield begin, line
             return
         quote = self._dialect.quote.encode()
         kept = bytearray()
         begun = 0
-        for place, block in blocks:
+        # Within quotes, a carriage return is not the end of a line.
+        for place, block in self._lines.read(source, 0, end, exact=True):
             for at, part in self._lines.parts(place, block):
-                lines, starts = self._lines.split(part)
+                lines, starts = self._lines.split(self._lines.with_feeds(part))
                 wanted = pc.indices_nonzero(record_mask(lines, self._white, self._comment)).to_pylist()
                 if not (kept or wanted):
                     continue

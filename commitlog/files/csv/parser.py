@@ -72,11 +72,13 @@ class CsvParser:
         """Return the columns of some lines and their rescued values; None if the result is uncertain.
 
         Args:
-            lines: lines that end with line feeds.
+            lines: lines that end with line feeds, except perhaps the last one.
         """
         count = self._line_count(lines)
         if count < FEW:
             return None
+        if not lines.endswith(b"\n"):
+            lines += b"\n"  # else pyarrow takes an empty last field for one in quotes
         wanted = {name: place for name, place, _ in self._columns if place is not None}
         included = [str(place) for place in (*wanted.values(), *self._others.values())]
         has_quotes = self._quote in lines if self._quote else False

@@ -78,6 +78,13 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "text": {},
 }
 
+#: Settings of Hadoop for files on a disk. Its default looks for a file with checksums next to each file,
+#: and fails at a colon in a name.
+_LOCAL_FILES: Mapping[str, str] = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+
 #: Formats of files with a header or a footer, which are never empty.
 _NEVER_EMPTY = ("avro", "orc", "parquet")
 
@@ -123,6 +130,12 @@ class ScanOptions:
 
     ingest: SourceOptions
     spark: Mapping[str, str]
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether an empty file has no record."""
+        whole = self.spark.get("wholetext", "false").lower() == "true"
+        return self.ingest.format not in _NEVER_EMPTY and not whole
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, inferred: bool = False) -> ScanOptions:
@@ -173,7 +186,8 @@ class ScanOptions:
             if spark.get(name, lossless).lower() != lossless:
                 raise NotSupported(f"option {name} would lose records without a trace: leave it out")
         kept = dict.fromkeys(("ignorecorruptfiles", "ignoremissingfiles"), "false")
-        return cls(ingest=ingest, spark={**_DEFAULTS[format], **spark, **kept})
+        place = _LOCAL_FILES if ingest.local else {}
+        return cls(ingest=ingest, spark={**_DEFAULTS[format], **place, **spark, **kept})
 
 
 @frozen(kw_only=True)
@@ -340,6 +354,8 @@ class ScanPlanner:
             for each, version in zip(planned, _versions(query, planned), strict=True):
                 if version is None:
                     continue
+                if not each.file.size and query.options.has_lines:
+                    continue  # Spark's readers fail at one whose name says that it is compressed
                 if not each.file.size and query.options.ingest.format in _NEVER_EMPTY:
                     raise InputUnreadable(f"{each.file.path!r} is empty: the format has no such file")
                 about = metadata_values(each.file, query.store.url) if query.fields else {}

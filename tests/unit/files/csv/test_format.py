@@ -331,7 +331,6 @@ def test_columns_are_known_by_the_header() -> None:
             ("6", "4", 28, None),
         ]
     assert values(b"b\n1", header="true") == [(None, "1")]
-    assert values(b"c\n1\n2", header="true") == [(None, None)] * 2
     assert (
         values(b"", header="true")
         == values(b"\n \n", header="true")
@@ -345,6 +344,42 @@ def test_columns_are_known_by_the_header() -> None:
         read(data, new="fail", header="true", comment="#")
     with pytest.raises(InputUnreadable, match=r"the line at byte 0 of .* is not valid CSV"):
         read(b'"a"x,b\n1,2\n', header="true")
+
+
+def test_a_header_without_a_column_of_the_query_is_an_error() -> None:
+    """It names the file. Under ``rescue``, no value is lost; a query may read no column."""
+    for more in ({}, {"multiLine": "true"}):
+        with pytest.raises(InputUnreadable, match=r"header of 'in/file.csv' has none .* 'c', 'd'"):
+            read(b"c,d\n1,2\n", header="true", **more)
+    assert read(b"c\n1\n", new="rescue", header="true") == [(None, None, 2, '{"c":"1"}')]
+    assert len(read(b"c\n1\n2", pa.schema([]), header="true")) == 2
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\r\n"])
+@pytest.mark.parametrize("few", [1, 1000])
+def test_an_empty_last_field_is_null(monkeypatch: pytest.MonkeyPatch, few: int, ending: bytes) -> None:
+    """So it is at the end of a file, of a block, and of the lines that are parsed at once."""
+    monkeypatch.setattr(parser, "FEW", few)
+    data = b'"x",\n' * 300
+    strange = b'"a ""b"" \\"c",1\n'  # so that pyarrow parses the lines in small groups
+    for lines in (data, strange + data):
+        got = values(lines.removesuffix(b"\n") + ending, nullValue="NULL")
+        assert got[-300:] == [("x", None)] * 300
+
+
+@pytest.mark.parametrize("few", [1, 1000])
+def test_a_carriage_return_within_quotes_is_kept(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """Outside of quotes it ends a record, also alone. Offsets are those of the file."""
+    monkeypatch.setattr(parser, "FEW", few)
+    data = b'1,"a\rb"\r2,"c\r\nd"\r\n\r3,"\re\nf\r"\n4,g\r'
+    for size in (1, 5, 1 << 20):
+        with pieces_of(size):
+            assert read(data, multiLine="true") == [
+                ("1", "a\rb", 0, None),
+                ("2", "c\r\nd", 8, None),
+                ("3", "\re\nf\r", 19, None),
+                ("4", "g", 29, None),
+            ]
 
 
 @pytest.mark.parametrize("few", [1, 1000])
