@@ -25,6 +25,7 @@ from commitlog.files.io import (
     open_input_file,
     open_output_file,
 )
+from commitlog.files.lines import Lines
 from commitlog.files.parquet_times import REBASE_MODES, Times, with_binary_int96
 from commitlog.files.statistics import ColumnStatistics, Statistics, bounded_fields
 from commitlog.files.types import TypeMismatch, leaf_types, spark_type
@@ -94,15 +95,18 @@ class ParquetInput(InputFormat):
     row group as they are stored, and a batch.
 
     An empty object is not Parquet. Options ``datetimeRebaseMode`` and ``int96RebaseMode`` give the
-    calendar of early times in files without a mark of it; see `commitlog.files.parquet_times`.
+    calendar of early times in files without a mark of it; see `commitlog.files.parquet_times`. A row
+    group whose rows have more than ``maxRecordBytes`` on average is unreadable: a few bytes can stand
+    for gigabytes.
     """
 
     name = "parquet"
-    options = tuple(REBASE_MODES)
+    options = (*REBASE_MODES, "maxRecordBytes")
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        self._modes = {name: value.upper() for name, value in options.items()}
+        self._max_record = Lines.of(options).max_record
+        self._modes = {name: options[name].upper() for name in REBASE_MODES if name in options}
         for name, value in self._modes.items():
             check_choice(f"option {name}", value, REBASE_MODES[name])
 
@@ -131,6 +135,11 @@ class ParquetInput(InputFormat):
                 # Every group is in some slice, even if a damaged footer has impossible numbers.
                 if slice.start <= max(0, min(begin, source.size - 1)) < slice.end:
                     at = first
+                    if group.total_byte_size > self._max_record * max(group.num_rows, 1):
+                        raise InputUnreadable(
+                            f"row group {number} of {source.path!r} has {group.total_byte_size} bytes in"
+                            f" {group.num_rows} rows. If the file is valid, raise option maxRecordBytes"
+                        )
                     # A task has one core.
                     for batch in file.batches(
                         [number], mapping.names, _batch_rows(group), use_threads=False
@@ -181,7 +190,7 @@ class _Reader:
         self.times = Times.of(self._file, int96, modes)
         stated = sum(group.num_rows for group in self.groups)
         if file.metadata.num_rows != stated:
-            raise ValueError(f"it has {stated} rows of {file.metadata.num_rows} in its row groups")
+            raise ValueError(f"its row groups have {stated} rows of {file.metadata.num_rows}")
 
     def __enter__(self) -> _Reader:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlog.files.json.writer import json_objects
-from commitlog.files.types import convert, spark_type
+from commitlog.files.types import convert, map_leaves, spark_type
 
 __all__ = ["as_json", "joined", "quoted", "standard_json"]
 
@@ -18,13 +19,17 @@ def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array | Non
     """Return a JSON object for each row of some columns, with its values that are not null.
 
     A row of nothing but nulls is null; if all rows are, return None. Binary is base64, dates and times
-    are text, and maps whose keys are not strings are lists of ``{"key": …, "value": …}``.
+    are text, and maps whose keys are not strings are lists of ``{"key": …, "value": …}``. In strings,
+    bytes that are not UTF-8 are escaped as ``\\\\xff``.
 
     >>> as_json(["a", "b"], [pa.array([1, None]), pa.array([["x"], None])]).to_pylist()
     ['{"a":1,"b":["x"]}', None]
     """
     members = [
-        (name, convert(column, _json_type(spark_type(column.type))))
+        (
+            name,
+            map_leaves(convert(column, _json_type(spark_type(column.type))), itertools.repeat(_valid)),
+        )
         for name, column in zip(names, columns, strict=True)
         if column.null_count < len(column)
     ]
@@ -32,6 +37,18 @@ def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array | Non
         return None
     text = json_objects([name for name, _ in members], [column for _, column in members])
     return pc.if_else(pc.equal(text, "{}"), pa.scalar(None, pa.string()), text)
+
+
+def _valid(values: pa.Array) -> pa.Array:
+    """Return strings whose bytes are all UTF-8, and other values as they are."""
+    if not pa.types.is_string(values.type):
+        return values
+    data = values.cast(pa.binary())
+    try:
+        return data.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [value and value.decode(errors="backslashreplace") for value in data.to_pylist()]
+        return pa.array(texts, pa.string())
 
 
 def joined(first: pa.Array | None, second: pa.Array | None) -> pa.Array | None:

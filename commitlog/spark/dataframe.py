@@ -46,6 +46,10 @@ _COMPLETE: Mapping[str, str] = MappingProxyType(
     {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "__globPaths__": "false"}
 )
 
+#: For files of Spark's own writer, which have dictionaries of floats: its reader looks for 0.0 in one,
+#: does not find -0.0, and skips the rows.
+_ALL_ZEROS: Mapping[str, str] = MappingProxyType({"parquet.filter.dictionary.enabled": "false"})
+
 #: Largest number of files for Spark's own readers on Spark Connect. There, each action checks all files
 #: again, and more files than this with one task for each.
 CONNECT_FILES = 32
@@ -124,6 +128,8 @@ def read(
     plain = StructType([StructField(field.name, field.dataType) for field in stored])
     paths = [join(root, file.path) for file in found.files]
     reader = spark.read.format(format_name).schema(plain).options(**_COMPLETE, **_READERS[format_name])
+    if _has_floats(stored.json()):
+        reader = reader.options(**_ALL_ZEROS)
     # Checking a local file is faster than starting a task.
     with contextlib.nullcontext() if hadoop_url else unbounded(spark, _THRESHOLD):
         rows = reader.option("basePath", join(root, base)).load(paths)
@@ -186,14 +192,22 @@ def _format_for_spark(files: Sequence[DataFile], base: str) -> str | None:
     return next(iter(names)) if len(names) == 1 and names <= _READERS.keys() else None
 
 
+def _has_floats(schema: str) -> bool:
+    return '"double"' in schema or '"float"' in schema
+
+
 def _spark_reads_orc(stored: StructType) -> bool:
     """Return whether Spark's own ORC reader reads the columns `stored`."""
     text = stored.json()
     # It takes the columns _col0 and so on, as Hive calls them, by their order.
     if any(name.startswith("_col") for name in stored.names):
         return False
-    # It treats a backtick as a quotation mark.
-    return "`" not in text and (has_pyspark(ORC_INSTANTS) or '"timestamp"' not in text)
+    # It treats a backtick as a quotation mark, and skips stripes because -0.0 is not 0.0 to it.
+    return (
+        "`" not in text
+        and not _has_floats(text)
+        and (has_pyspark(ORC_INSTANTS) or '"timestamp"' not in text)
+    )
 
 
 def _check_partitions(files: Sequence[DataFile], stored: StructType) -> None:

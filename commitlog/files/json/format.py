@@ -30,6 +30,7 @@ from commitlog.files.compression import SUFFIXES
 from commitlog.files.io import SinkFile, StoredObject, convert_errors
 from commitlog.files.json.exact import ExactReader
 from commitlog.files.json.fast import FastReader
+from commitlog.files.json.scalars import is_unicode
 from commitlog.files.json.writer import JsonEncoder
 from commitlog.files.line_parser import WHITE, LineParser, check_encoding
 from commitlog.files.lines import LINE_OPTIONS, Lines
@@ -303,7 +304,8 @@ class _MemberTypes:
         if isinstance(value, dict):
             members = self._members = {} if self._members is None else self._members
             for name, member in value.items():
-                members.setdefault(name, _MemberTypes()).add(member)
+                if is_unicode(name):  # else it cannot be the name of a column
+                    members.setdefault(name, _MemberTypes()).add(member)
         elif isinstance(value, list):
             elements = self._elements = self._elements or _MemberTypes()
             for element in value:

@@ -380,6 +380,45 @@ def test_files_of_sparks_own_writer_are_merged(
         assert sorted(map(str, plain.collect())) == before
 
 
+@pytest.mark.spark
+def test_files_of_old_calendars_keep_their_days(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark writes the Julian calendar for Hive and Spark 2, and any microseconds in INT96."""
+    url = f"{tmp_path}/out"
+    conf = {
+        PROTOCOL: COMMIT_PROTOCOL,
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+        "spark.sql.parquet.int96RebaseModeInWrite": "LEGACY",
+    }
+    days = ("0001-01-01", "1500-02-28", "1582-10-15", "2024-01-01")
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    try:
+        for kind in ("INT96", "TIMESTAMP_MICROS"):
+            spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+            rows = spark.createDataFrame([(day,) for day in days], "s string").coalesce(1)
+            columns = ("DATE(s) AS d", "TIMESTAMP(s) AS t", "array(named_struct('d', DATE(s))) AS l")
+            rows.selectExpr(*columns).write.mode("append").parquet(url)
+        spark.conf.set("spark.sql.parquet.int96RebaseModeInWrite", "CORRECTED")
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+        far = spark.range(2).selectExpr(f"timestamp_micros(if(id = 0, {-(10**18)}, {2**63 - 1})) AS t")
+        far.selectExpr("DATE'0001-01-01' AS d", "t", "NULL AS l").selectExpr(
+            "d", "t", "CAST(l AS array<struct<d: date>>) AS l"
+        ).coalesce(1).write.mode("append").parquet(url)
+    finally:
+        for name in (*conf, "spark.sql.parquet.outputTimestampType"):
+            spark.conf.unset(name)
+    text = ("unix_date(d) AS d", "unix_micros(t) AS t", "CAST(l AS STRING) AS l")
+    expected = sorted(map(str, spark.read.parquet(url).selectExpr(*text).collect()))
+    loaded = spark.read.format("commitlog").load(url)
+    assert sorted(map(str, loaded.selectExpr(*text).collect())) == expected
+    with commitlog.connect(url) as store:
+        record = merge(Output(store))
+    assert record is not None
+    assert len(record.replaced) == 3
+    for again in (commitlog.spark.read(spark, url), spark.read.format("commitlog").load(url)):
+        assert sorted(map(str, again.selectExpr(*text).collect())) == expected
+
+
 @pytest.mark.all
 @pytest.mark.spark
 def test_a_stream_runs_during_compaction(spark: SparkSession, tmp_path: Path) -> None:

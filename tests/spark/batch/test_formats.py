@@ -86,6 +86,15 @@ def test_spark_reads_csv_with_default_options(spark: SparkSession, tmp_path: Pat
     assert [row.t for row in read] == [None, *(text or None for text in texts)]
 
 
+def test_the_first_line_end_of_csv_may_be_in_a_string(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark takes the first line end of a file for that of all rows."""
+    texts = ["a\rb", "c", "d\ne", "e\r\nf", *"x" * 400]
+    rows = spark.createDataFrame(list(enumerate(texts)), "id int, t string").coalesce(1)
+    rows.write.format("commitlog").mode("append").option("fileFormat", "csv").save(str(tmp_path / "x"))
+    read = spark.read.schema(rows.schema).options(**CSV).csv(str(tmp_path / "x")).orderBy("id")
+    assert [row.t for row in read.collect()] == texts
+
+
 def test_csv_keeps_its_columns(tmp_path: Path) -> None:
     """Nothing distinguishes files without a header, so columns can neither be reordered nor added."""
     url = str(tmp_path / "x")

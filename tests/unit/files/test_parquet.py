@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import io
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlog.errors import InputChanged, InputUnreadable, UnknownColumns
+from commitlog.errors import CorruptRecord, InputChanged, InputUnreadable, UnknownColumns
 from commitlog.files import INPUT_FORMATS, OUTPUT_FORMATS, Columns, ColumnStatistics
 from commitlog.files.parquet import ParquetInput
 from commitlog.files.statistics import Statistics
@@ -155,6 +158,59 @@ def test_a_type_that_does_not_fit_is_unreadable_or_rescued() -> None:
     assert [text for _, _, text in got] == [
         f'{{"c":"{base64.b64encode(each).decode()}"}}' for each in (b"\xff", b"ok")
     ]
+
+
+def test_rescued_strings_that_are_not_utf8_are_json() -> None:
+    """Their other bytes are escaped, in nested values too."""
+    texts = pa.array([b'a\xff"', b"\xc3\xa9", None])
+
+    def loose(values: pa.Array) -> pa.Array:
+        return pa.Array.from_buffers(pa.string(), len(values), values.buffers())
+
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), loose(texts))
+    table = pa.table({"t": loose(texts), "l": lists, "n": [1, 2, 3]})
+    got = records(PARQUET, stored(table), Columns(schema=pa.schema([("n", pa.int64())]), new="rescue"))
+    assert [text and json.loads(text) for _, _, text in got] == [
+        {"t": 'a\\xff"', "l": ['a\\xff"']},
+        {"t": "é", "l": ["é"]},
+        {"l": [None]},
+    ]
+
+
+def test_a_few_bytes_do_not_stand_for_gigabytes() -> None:
+    """A row group of huge rows is refused before it is read."""
+    table = pa.table({"a": [b"x" * 50_000] * 2, "n": [1, 2]})
+    source = stored(table, compression="brotli", use_dictionary=False)
+    columns = Columns(schema=table.schema)
+    assert len(records(ParquetInput({"maxRecordBytes": "60000"}), source, columns)) == 2
+    with pytest.raises(InputUnreadable, match=r"row group 0 of 'in/a\.parquet' has .* bytes in 2 rows"):
+        records(ParquetInput({"maxRecordBytes": "40000"}), source, columns)
+
+
+def test_rows_are_those_that_the_footer_states() -> None:
+    """If a number of rows or of values in the footer is wrong, no row is lost in silence."""
+    table = pa.table({"a": range(3000), "b": ["x"] * 3000})
+    source = stored(table, compression="none", use_dictionary=False, write_statistics=False)
+    data = source.get("in/a.parquet").data
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    refused = []
+    for at in range(footer, len(data) - 8):
+        if not data.startswith(b"\xf0\x2e", at):  # 3000
+            continue
+        for number in (b"\xa0\x06", b"\x80\x00"):  # 400, 0
+            damaged = data[:at] + number + data[at + 2 :]
+            for names in (["a", "b"], ["a"], ["b"]):
+                wanted = table.select(names)
+                with contextlib.suppress(InputUnreadable):
+                    assert rows(pinned(damaged), Columns(schema=wanted.schema)) == wanted.to_pylist()
+                try:
+                    assert read(OUTPUT, damaged, wanted.schema).equals(wanted)
+                except CorruptRecord as error:
+                    refused += re.findall("groups have .*", str(error))
+    # That of the file, that of the row group, and those of the columns.
+    assert refused.count("groups have 3000 rows of 400") == 3
+    assert refused.count("groups have 400 rows of 3000") == 3
+    assert refused.count("groups have 0 rows of 3000 in the footer") >= 2
 
 
 def test_ambiguous_names_are_refused() -> None:
