@@ -7,6 +7,7 @@ from collections.abc import Callable
 from attrs import field, frozen, validators
 
 from commitlog.ingest.files import File, Slice
+from commitlog.ingest.quarantine import Problem
 from commitlog.ingest.rows import MAX_LIST_BYTES, ROW_BYTES, Entry
 
 __all__ = ["EpochBuilder", "Limits"]
@@ -40,6 +41,7 @@ class EpochBuilder:
     Attributes:
         entries: pairs of an entry and whether it is recent, in the order of the calls.
         finished: files whose last slice was added, or a slice that is retried.
+        undelivered: problems of listed files, whose slices must be handed out before.
         files: number of files with something to read.
         bytes: number of bytes to read.
     """
@@ -54,6 +56,7 @@ class EpochBuilder:
     ) -> None:
         self.entries: list[tuple[Entry, bool]] = []
         self.finished: list[File] = []
+        self.undelivered: list[Problem] = []
         self.files = 0
         self.bytes = 0
         self._limits = limits

@@ -124,6 +124,8 @@ class Fetch:
     ) -> Iterator[T]:
         """Yield the records of a partition, in batches.
 
+        Slices that an earlier attempt left out, because their objects had changed, stay left out.
+
         Args:
             partition: the partition to read.
             decode: yields the records of a slice in batches, the same ones in each call. It must read
@@ -140,12 +142,14 @@ class Fetch:
                 ``a//b``. Such a key can be listed but not read.
             Unavailable, OutcomeUnknown: the problem may not have been stored.
         """
+        left_out = self._quarantine.undelivered(partition.epoch)
+        wanted = [each for each in partition.slices if each not in left_out]
         if self._executor is None:
-            for each in partition.slices:
+            for each in wanted:
                 pinned = Pinned(self._store, each.file)
                 yield from self._read(partition.epoch, each, pinned, decode, count, drop)
             return
-        with closing(prefetch(self._store, partition.slices, self._executor)) as slices:
+        with closing(prefetch(self._store, wanted, self._executor)) as slices:
             for each, fetched in slices:
                 pinned = Pinned(self._store, each.file, fetched)
                 yield from self._read(partition.epoch, each, pinned, decode, count, drop)

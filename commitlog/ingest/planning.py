@@ -47,6 +47,7 @@ from commitlog.errors import InputChanged, InvalidPath
 from commitlog.ingest.cleaning_queue import QueuedFiles, queued
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
 from commitlog.ingest.files import File, Slice
+from commitlog.ingest.quarantine import Problem
 from commitlog.ingest.rows import MAX_LIST_BYTES, Row, encoded
 from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.ingest.settings import IngestSettings
@@ -114,6 +115,8 @@ class Plan:
             known are handed out.
         continued: whether the listing was continued.
         notified: paths of the notifications that the step handles.
+        undelivered: problems whose objects are the listed versions again. Their slices must be handed
+            out before the step is written; then plan it again.
     """
 
     state: SourceState
@@ -125,6 +128,7 @@ class Plan:
     caught_up: bool
     continued: bool
     notified: Collection[str]
+    undelivered: Sequence[Problem]
 
 
 class Planner:
@@ -227,6 +231,7 @@ class Planner:
             caught_up=caught_up,
             continued=continued,
             notified=handled,
+            undelivered=builder.undelivered,
         )
 
     def judge(
@@ -310,6 +315,13 @@ class Planner:
             if found is not None:
                 yield found
 
+    def _undelivered(
+        self, state: SourceState, seen_files: SeenFiles, info: ObjectInfo
+    ) -> Sequence[Problem]:
+        """Return the problems of a listed version that was handed out, but not delivered."""
+        found = seen_files.undelivered(File.of(info), watermark=state.watermarks.of(info.path))
+        return () if found and self._is_passed(state, info) else found
+
     def _is_passed(self, state: SourceState, info: ObjectInfo) -> bool:
         """Return whether an object is passed by its time or its name alone."""
         modified = info.last_modified
@@ -386,8 +398,9 @@ class Planner:
                     continue
                 time = self._clock.epoch() if observed.store_time is None else observed.store_time
                 sweep = ListingPass(began=float(time), watermark=-math.inf)
-                decision = self.judge(known_at(path), sweep, seen_files, info)
-                file = File.of(info)
+                at, file = known_at(path), File.of(info)
+                decision = self.judge(at, sweep, seen_files, info)
+                builder.undelivered += self._undelivered(at, seen_files, info)
                 if decision is FileDecision.READ:
                     whole = Slice(file, 0, info.size)
                     rest = builder.add(whole, recent=True)
@@ -488,20 +501,22 @@ class Planner:
             late = finite and info.last_modified >= sweep.began + 1
             known = late or (info.path, info.etag) in taken
             decision = FileDecision.PASS if known else self.judge(state, sweep, seen_files, info)
-            recent = info.last_modified >= sweep.watermark
+            recent, file = info.last_modified >= sweep.watermark, File.of(info)
+            if not known:
+                builder.undelivered += self._undelivered(state, seen_files, info)
             if decision is FileDecision.READ:
-                whole = Slice(File.of(info), 0, info.size)
+                whole = Slice(file, 0, info.size)
                 rest = builder.add(whole, recent=recent)
                 if rest == whole:
                     rest, ended = None, False
                     break
             elif decision is not FileDecision.PASS:
-                if recent and not builder.remember(File.of(info)):
+                if recent and not builder.remember(file):
                     ended = False
                     break
                 passed_over += decision is FileDecision.TOO_OLD
                 if decision is FileDecision.REMEMBER and recent:
-                    builder.finished.append(File.of(info))
+                    builder.finished.append(file)
             count += 1
             if info.path < cursor:  # a listing that cannot be cut: the boundary stays at the beginning
                 self._warn(info.path, cursor)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from attrs import evolve, field, frozen
@@ -64,10 +65,15 @@ class Problem:
 
     @property
     def name(self) -> str:
-        """Id of the problem; the same for each attempt at the slice in this epoch."""
+        """Id of the problem; the same for each attempt at the slice in this epoch. It sorts by epoch."""
         file = self.slice.file
-        what = f"{self.epoch}\0{file.path}\0{file.etag}\0{self.slice.start}\0{self.slice.skip}"
-        return hashlib.sha256(what.encode()).hexdigest()[:32]
+        what = f"{file.path}\0{file.etag}\0{self.slice.start}\0{self.slice.skip}"
+        return f"{self.epoch:020d}/{hashlib.sha256(what.encode()).hexdigest()[:32]}"
+
+    @property
+    def may_come_back(self) -> bool:
+        """Whether the object was not the listed version. If it is again, the slice can be read."""
+        return self.kind != "unreadable"
 
     @property
     def key(self) -> Key:
@@ -183,11 +189,23 @@ class Quarantine:
             )
 
     def __iter__(self) -> Iterator[Problem]:
-        """Yield all problems, retried ones included, in no particular order."""
-        for item in self._table.query(self._source, start_after=PROBLEMS):
+        """Yield all problems, retried ones included, in the order of their epochs."""
+        return self.since(0)
+
+    def since(self, epoch: int) -> Iterator[Problem]:
+        """Yield the problems of an epoch and of all later ones, retried ones included."""
+        for item in self._table.query(self._source, start_after=f"{PROBLEMS}{epoch:020d}"):
             if not str(item["item"]).startswith(PROBLEMS):
                 return
             yield Problem.from_item(item)
+
+    def undelivered(self, epoch: int) -> frozenset[Slice]:
+        """Return the slices that an attempt at an epoch has left out, as their objects had changed.
+
+        Later attempts leave them out as well: the problem may be the reason to deliver them again.
+        """
+        found = takewhile(lambda problem: problem.epoch == epoch, self.since(epoch))
+        return frozenset(problem.slice for problem in found if problem.may_come_back)
 
     def retry(self, problem: Problem) -> bool:
         """Hand the rest of a slice, from the first record not delivered, out again in the next epoch.

@@ -15,6 +15,7 @@ import zlib
 from attrs import define, field
 
 from commitlog.ingest.files import File
+from commitlog.ingest.quarantine import Problem
 from commitlog.ingest.rows import Row
 from commitlog.ingest.watermarks import Watermarks
 
@@ -79,17 +80,21 @@ class SeenFiles:
         revision: the revision of the state row up to which all rows are included.
         last: the range key of the last included row.
         born: the id under which the state was created that has the rows.
+        checked: the epoch up to which all problems are included; those of this epoch may be missing.
     """
 
     revision: int = 0
     last: str = ""
     born: str = field(default="", kw_only=True)
+    checked: int = field(default=0, kw_only=True)
     # Stored rows by range key, in the order of their epochs. `_done`: rows that are not recent, with
     # their epoch. `_recent`: the others.
     _done: dict[str, int] = field(factory=dict)
     _recent: dict[str, _Recent] = field(factory=dict)
     # Digest of the path -> digest of the etag, modification time and row. A path has up to 1 KiB.
     _known: dict[bytes, bytes] = field(factory=dict)
+    # Path and etag of each version with a slice that was left out -> the problems of its slices.
+    _problems: dict[tuple[str, str], set[Problem]] = field(factory=dict)
     _rows: int = 0  # total number of added rows
     _stale: int = 0  # upper bound of the number of entries from removed rows
 
@@ -124,6 +129,32 @@ class SeenFiles:
             return Seen.OTHER
         return Seen.AGAIN if file.modified > modified else Seen.YES
 
+    @property
+    def oldest(self) -> int | None:
+        """The first epoch with remembered files; None if there are none."""
+        return next((row.epoch for row in self._recent.values()), None)
+
+    def add_problem(self, problem: Problem) -> None:
+        """Add a problem, which may be known already."""
+        if problem.may_come_back and not problem.retried:
+            self._problems.setdefault(_version(problem.slice.file), set()).add(problem)
+
+    def undelivered(self, file: File, *, watermark: float = -math.inf) -> list[Problem]:
+        """Return the problems of slices of a listed file, whose remembered version is this one.
+
+        Only those since it was handed out: later, the same content may have come as a new version.
+        """
+        problems = self._problems.get(_version(file))
+        if not problems or self.look(file, watermark=watermark) not in (Seen.YES, Seen.AGAIN):
+            return []
+        _, _, number = _VALUE.unpack(self._known[_digest(file.path)])
+        since = next((row.epoch for row in self._recent.values() if row.number == number), math.inf)
+        return [problem for problem in problems if problem.epoch >= since]
+
+    def close(self, problem: Problem) -> None:
+        """Remove a problem whose slice is handed out again."""
+        self._problems[_version(problem.slice.file)].discard(problem)
+
     def removable(self, epoch: int, watermarks: Watermarks, most: int) -> list[str]:
         """Return up to `most` rows of epochs up to `epoch` whose files are all below the watermarks."""
         found = [range for range, written in self._done.items() if written <= epoch]
@@ -146,6 +177,16 @@ class SeenFiles:
             self._known = {
                 path: value for path, value in self._known.items() if _VALUE.unpack(value)[2] in rows
             }
+            oldest = self.oldest or math.inf
+            self._problems = {
+                version: problems
+                for version, problems in self._problems.items()
+                if any(problem.epoch >= oldest for problem in problems)
+            }
+
+
+def _version(file: File) -> tuple[str, str]:
+    return file.path, file.etag.strip('"')
 
 
 def _digest(path: str) -> bytes:

@@ -34,6 +34,7 @@ from commitlog.ingest.files import Partition
 from commitlog.ingest.notifications import Inbox, Notifications
 from commitlog.ingest.offset import Offset
 from commitlog.ingest.planning import MAX_WANTED, Plan, Planner
+from commitlog.ingest.quarantine import Quarantine
 from commitlog.ingest.rows import ROWS
 from commitlog.ingest.seen_files import SeenFiles
 from commitlog.ingest.settings import IngestSettings
@@ -104,6 +105,7 @@ class Ingest:
         self.state = StateTable(table, settings.source, new_id=new_id)
         self._clock = SystemClock() if clock is None else clock
         self._cleaning = CleaningQueue(table, settings.source, new_id=new_id)
+        self._problems = Quarantine(table, settings.source, clock=self._clock, new_id=new_id)
         self._planner = Planner(store, settings, splits=splits, clock=self._clock)
         self._inbox: Inbox | None = None
         if notifications is not None:
@@ -343,12 +345,23 @@ class Ingest:
     def _step(self, state: SourceState, limits: Limits) -> SourceState | None:
         """Make a step; return the state row after it, or None if the state must be read again."""
         seen_files = self._seen_files = self.state.update(self._seen_files, state)
-        wanted = self.state.wanted(MAX_WANTED)
         paths, lists = self._notified(state, limits)
         begun = self._clock.monotonic()
-        plan = self._planner.plan(
-            state, seen_files, limits, wanted=wanted, finite=self._finite, notified=paths, lists=lists
-        )
+        while True:
+            plan = self._planner.plan(
+                state,
+                seen_files,
+                limits,
+                wanted=self.state.wanted(MAX_WANTED),
+                finite=self._finite,
+                notified=paths,
+                lists=lists,
+            )
+            if not plan.undelivered:
+                break
+            for problem in plan.undelivered:
+                self._problems.retry(problem)
+                seen_files.close(problem)
         self._counters = self._counters.with_plan(plan, self._clock.monotonic() - begun)
         self._listing_waits = lists and not plan.continued
         if self._inbox is not None:

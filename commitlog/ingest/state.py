@@ -14,7 +14,7 @@ from commitlog._util.ids import random_id
 from commitlog.errors import OutcomeUnknown, StateMismatch, TransactionCanceled
 from commitlog.ingest.cleaning_queue import QueuedFiles
 from commitlog.ingest.files import Slice
-from commitlog.ingest.quarantine import PROBLEMS, WANTED, wanted_slice
+from commitlog.ingest.quarantine import PROBLEMS, WANTED, Problem, wanted_slice
 from commitlog.ingest.rows import ROWS, Row, epoch_prefix
 from commitlog.ingest.seen_files import SeenFiles
 from commitlog.ingest.source_metadata import SCHEMA, SETTINGS, SourceMetadata, schema_item, schema_text
@@ -94,7 +94,7 @@ class StateTable:
         return written
 
     def update(self, seen_files: SeenFiles | None, state: SourceState) -> SeenFiles:
-        """Return `seen_files` with all rows up to `state` added.
+        """Return `seen_files` with all rows up to `state` added, and the problems that matter for them.
 
         It is a new cache if `seen_files` is None, or is of the state before a reset: its files are new.
         """
@@ -104,6 +104,11 @@ class StateTable:
             for item in self._rows(seen_files.last or ROWS, ROWS):
                 seen_files.add(Row.from_item(item))
             seen_files.revision = state.revision
+        since = seen_files.checked or seen_files.oldest
+        if since is not None:
+            for item in self._rows(f"{PROBLEMS}{since:020d}", PROBLEMS):
+                seen_files.add_problem(Problem.from_item(item))
+            seen_files.checked = state.epoch
         return seen_files
 
     def slices(self, epoch: int) -> list[Slice]:

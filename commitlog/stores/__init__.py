@@ -1,8 +1,8 @@
 """Object stores: the port, and the stores that implement it.
 
 `open_store` opens a store from a URL. It imports the implementation (`memory`, `local`, `s3`) that the
-URL needs. The port is in `api`; `order` cuts listings, `body`, `arguments` and `s3_options` have rules for
-arguments, and `counting_store` is a store that counts requests.
+URL needs. The port is in `api`; `order` cuts listings, `body`, `arguments` and `s3_options` have rules
+for arguments, and `counting_store` is a store that counts requests.
 """
 
 from commitlog.stores.api import (

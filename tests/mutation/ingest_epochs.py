@@ -126,6 +126,39 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
         story="The object is repaired, but no row says which of its records were not delivered.",
     ),
     Mutant(
+        name="a version that was planned taken for delivered",
+        where="ingest.md#unreadable-input",
+        rule="a version that was left out, and is there again, is delivered",
+        edit=Edit(("SeenFiles.undelivered", "if not problems or", "if True or")),
+        setting=reading(
+            {"A": {"batches": 2, "every": 6.0}},
+            [Upload("a"), Upload("a", at=1, size=2), Upload("a", at=5, again=True)],
+            forced=(Forced("A get a", Fault.DELAYED, 1, 1.5),),
+        ),
+        caught=_LOST,
+        story=(
+            "The object is overwritten before it is read, and gets its first content again before it is "
+            "listed. That version is remembered, so it counts as known."
+        ),
+    ),
+    Mutant(
+        name="a slice that was left out read by a later attempt",
+        where="ingest.md#unreadable-input",
+        rule="all attempts leave out the slices that one has left out",
+        edit=Edit(("Fetch.read", "if each not in left_out", "if True")),
+        setting=reading(
+            {"A": {"batches": 2, "every": 6.0}},
+            [Upload("a"), Upload("a", at=1, size=2), Upload("a", at=2, again=True)],
+            Fault.CRASHED,
+            forced=(Forced("A get a", Fault.DELAYED, 1, 1.5),),
+        ),
+        caught=_TWICE,
+        story=(
+            "The process dies after the slice was left out. The next attempt finds the first content "
+            "again, and delivers it; so does the epoch that the problem leads to."
+        ),
+    ),
+    Mutant(
         name="a slice that is read again delivered from its start",
         where="ingest.md#unreadable-input",
         rule="of a slice that is delivered again, only the undelivered records are",

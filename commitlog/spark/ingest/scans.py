@@ -529,8 +529,12 @@ def _versions(query: _Query, planned: Sequence[_Planned]) -> list[str | None]:
     """Return the version texts of the files; None for a file to leave out."""
 
     policies, local = query.options.ingest.settings, query.options.ingest.local
+    epochs = {each.epoch for each in planned}
+    left_out = {slice for epoch in epochs for slice in query.quarantine.undelivered(epoch)}
 
     def version(each: _Planned) -> str | None:
+        if each.slice in left_out:
+            return None
         replayed = each.epoch != query.ingest.planned
         try:
             return _version(query, each.file, local=local, replayed=replayed)

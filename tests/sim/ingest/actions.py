@@ -35,12 +35,14 @@ class Upload:
         at: time of the put in seconds.
         size: size in bytes.
         age: the object's time of writing is this number of seconds earlier.
+        again: whether it has the content, and so the etag, of the first upload to this path.
     """
 
     path: str
     at: float = 0.0
     size: int = 1
     age: float = 0.0
+    again: bool = False
 
 
 def run_query(

@@ -266,7 +266,10 @@ class IngestWorld:
 
     def _put_now(self, upload: Upload) -> None:
         modified = self._clock.epoch() - upload.age
-        etag = self.bucket.put_at(upload.path, bytes(upload.size), modified)
+        before = next((etag for path, etag in self.sizes if path == upload.path), None)
+        etag = self.bucket.put_at(
+            upload.path, bytes(upload.size), modified, etag=before if upload.again else None
+        )
         self.current[upload.path] = etag
         self.sizes[upload.path, etag] = upload.size
         self.simulation.note(f"{upload.path} is put: {etag}, {upload.age:g} s old")
