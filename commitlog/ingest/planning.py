@@ -48,7 +48,7 @@ from commitlog.ingest.cleaning_queue import QueuedFiles, queued
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
 from commitlog.ingest.files import File, Slice
 from commitlog.ingest.quarantine import Problem
-from commitlog.ingest.rows import MAX_LIST_BYTES, Row, encoded
+from commitlog.ingest.rows import MAX_LIST_BYTES, Entry, Row, encoded
 from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source_state import ListingPass, SourceState
@@ -96,6 +96,8 @@ class FileDecision(enum.Enum):
     REMEMBER = "remember"
     #: Skip and count it; it is older than `max_file_age`.
     TOO_OLD = "too old"
+    #: Skip it and remember it; it existed before the first start.
+    EARLIER = "earlier"
     #: Skip it; its name or time does not match, or it is known.
     PASS = "pass"
 
@@ -200,7 +202,7 @@ class Planner:
         before, listed = state, 0
         first = len(builder.entries)
         state, handled, room_left = self._admit(state, seen_files, builder, notified)
-        admitted = {(entry.file.path, entry.file.etag) for entry, _ in builder.entries[first:]}
+        admitted = {_version(entry) for entry, _ in builder.entries[first:]}
         place = _pass(state)
         if lists and room_left:
             state, listed = self._list(state, seen_files, builder, admitted=admitted, finite=finite)
@@ -241,6 +243,8 @@ class Planner:
         settings = self._settings
         if self._is_passed(state, info):
             return FileDecision.PASS
+        if state.skips and state.since is not None and info.last_modified < state.since:
+            return FileDecision.EARLIER
         seen = seen_files.look(File.of(info), watermark=state.watermarks.of(info.path))
         if seen is Seen.YES:
             return FileDecision.PASS
@@ -328,7 +332,7 @@ class Planner:
         # Most listed objects are old: check that first.
         return (
             modified < state.watermarks.of(info.path)
-            or (state.since is not None and modified < state.since)
+            or (state.since is not None and not state.latest and modified < state.since)
             or not self._settings.names.wants(info.path[len(self._settings.prefix) :])
         )
 
@@ -406,7 +410,7 @@ class Planner:
                     rest = builder.add(whole, recent=True)
                     if rest == whole:
                         return evolve(state, passed_over=passed_over), handled, False
-                elif decision is not FileDecision.PASS:
+                elif decision not in (FileDecision.PASS, FileDecision.EARLIER):
                     if not builder.remember(file):
                         return evolve(state, passed_over=passed_over), handled, False
                     passed_over += decision is FileDecision.TOO_OLD
@@ -452,8 +456,10 @@ class Planner:
             begun = begun or state.tail is None
             sweep = state.tail or self._begin(state.watermarks.boundary)
             left = None if most is None else most - listed
+            # A second sweep in this step passes what the first one has remembered.
+            remembered = {_version(entry) for entry, _ in builder.entries if not entry.slices}
             state, sweep, count, ended = self._sweep(
-                state, sweep, seen_files, builder, left, taken=admitted, finite=finite
+                state, sweep, seen_files, builder, left, taken=remembered.union(admitted), finite=finite
             )
             listed += count
             if not ended:
@@ -466,7 +472,7 @@ class Planner:
             return state, listed
         body = state.body or self._begin("", most=state.watermarks.tail)
         # The boundary may have moved over files that this step hands out.
-        taken = {(entry.file.path, entry.file.etag) for entry, _ in builder.entries}
+        taken = {_version(entry) for entry, _ in builder.entries}
         limit = self._settings.body_limit
         state, body, count, ended = self._sweep(
             state, body, seen_files, builder, limit, upto=boundary, taken=taken, finite=finite
@@ -538,6 +544,10 @@ class Planner:
                 " without the option `ordered`",
                 *(self._store.url, path, before, self._settings.source),
             )
+
+
+def _version(entry: Entry) -> tuple[str, str]:
+    return entry.file.path, entry.file.etag
 
 
 def _pass(state: SourceState) -> tuple[object, ...]:

@@ -21,13 +21,13 @@ from commitlog.ingest.watermarks import Watermarks
 
 __all__ = ["Seen", "SeenFiles"]
 
-_VALUE = struct.Struct("<8sdI")
+_VALUE = struct.Struct("<8sdI?")
 
 
 class Seen(enum.Enum):
     """Answers of `SeenFiles.look` about a listed file."""
 
-    #: The file is new.
+    #: The file is new, or its other version was skipped.
     NO = "no"
     #: This version was handed out.
     YES = "yes"
@@ -91,7 +91,8 @@ class SeenFiles:
     # their epoch. `_recent`: the others.
     _done: dict[str, int] = field(factory=dict)
     _recent: dict[str, _Recent] = field(factory=dict)
-    # Digest of the path -> digest of the etag, modification time and row. A path has up to 1 KiB.
+    # Digest of the path -> digest of the etag, modification time, number of the row, and whether the
+    # file was handed out. A path has up to 1 KiB.
     _known: dict[bytes, bytes] = field(factory=dict)
     # Path and etag of each version with a slice that was left out -> the problems of its slices.
     _problems: dict[tuple[str, str], set[Problem]] = field(factory=dict)
@@ -109,8 +110,9 @@ class SeenFiles:
             return
         self._rows += 1
         self._recent[row.range] = _Recent.of(row, self._rows)
-        for file in (entry.file for entry in row.entries):
-            value = _VALUE.pack(_short(file.etag), file.modified, self._rows)
+        for entry in row.entries:
+            file = entry.file
+            value = _VALUE.pack(_short(file.etag), file.modified, self._rows, bool(entry.slices))
             self._known[_digest(file.path)] = value
 
     def look(self, file: File, *, watermark: float = -math.inf) -> Seen:
@@ -122,11 +124,11 @@ class SeenFiles:
         value = self._known.get(_digest(file.path))
         if value is None:
             return Seen.NO
-        etag, modified, _ = _VALUE.unpack(value)
+        etag, modified, _, handed_out = _VALUE.unpack(value)
         if modified < watermark:
             return Seen.NO
         if etag != _short(file.etag):
-            return Seen.OTHER
+            return Seen.OTHER if handed_out else Seen.NO
         return Seen.AGAIN if file.modified > modified else Seen.YES
 
     @property
@@ -147,7 +149,7 @@ class SeenFiles:
         problems = self._problems.get(_version(file))
         if not problems or self.look(file, watermark=watermark) not in (Seen.YES, Seen.AGAIN):
             return []
-        _, _, number = _VALUE.unpack(self._known[_digest(file.path)])
+        _, _, number, _ = _VALUE.unpack(self._known[_digest(file.path)])
         since = next((row.epoch for row in self._recent.values() if row.number == number), math.inf)
         return [problem for problem in problems if problem.epoch >= since]
 

@@ -24,7 +24,8 @@ Unreadable: TypeAlias = Literal["quarantine", "fail"]
 Clean: TypeAlias = Literal["off", "delete", "archive"]
 #: The objects that are remembered after they were handed out: those in the grace window, or all.
 Remember: TypeAlias = Literal["window", "everything"]
-#: The objects to read: all, those modified since the first start, or since a time in epoch seconds.
+#: The objects to read: all, those that the first start does not find, or those modified since a time in
+#: epoch seconds.
 Starting: TypeAlias = Literal["all", "latest"] | float
 
 MAX_SOURCE_BYTES = 512
@@ -96,7 +97,8 @@ class IngestSettings:
         names: filter of these paths; see `commitlog.ingest.path_filter.PathFilter`.
         max_files: most files in an epoch.
         max_bytes: most bytes in an epoch, or None. One slice is always read, whatever its size.
-        starting_from: which objects to read. Decided at the first start, then kept.
+        starting_from: which objects to read. Decided at the first start, then kept. ``latest`` skips
+            the objects that the first start lists, and no others, whatever their times are.
         max_file_age: in seconds; objects that are older when they are listed are skipped and counted.
             None for no limit.
         grace: in seconds; how long after its own timestamp an object may first appear in a listing. A

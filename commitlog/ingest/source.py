@@ -131,8 +131,10 @@ class Ingest:
         """Return the offset before the first epoch. Create the source's state if there is none."""
         if self.state.read() is None:
             starting = self.settings.starting_from
-            since = starting if isinstance(starting, (int, float)) else None
-            self.state.begin(self._planner.now() if starting == "latest" else since)
+            if starting == "latest":
+                self.state.begin(self._planner.now(), latest=True)
+            else:
+                self.state.begin(starting if isinstance(starting, (int, float)) else None)
         return Offset(source=self.settings.source, epoch=0).to_json()
 
     def finish(self) -> None:
@@ -329,16 +331,18 @@ class Ingest:
         return state.tails >= sweeps[0] and state.bodies >= sweeps[1] and state.rest is None
 
     def _steps(self, state: SourceState, limits: Limits) -> SourceState | None:
-        """Make a step. If the source is finite, make steps until one finds something or all is done."""
+        """Make a step. If the source is finite, make steps until one finds something or all is done.
+
+        Objects that are skipped at the first start take as many steps as it needs to remember them.
+        """
         while True:
             stepped = self._step(state, limits)
-            if (
-                stepped is None
-                or self._sweeps is None
-                or stepped.epoch > state.epoch
-                or stepped.revision == state.revision
-                or self._done(stepped, self._sweeps)
-            ):
+            if stepped is None or stepped.epoch > state.epoch or stepped.revision == state.revision:
+                return stepped
+            if self._sweeps is not None and self._done(stepped, self._sweeps):
+                return stepped
+            skips = stepped.skips and self.settings.list_limit is None
+            if self._sweeps is None and not skips:
                 return stepped
             state = stepped
 

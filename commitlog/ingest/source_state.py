@@ -14,7 +14,7 @@ from commitlog.errors import CorruptRecord
 from commitlog.ingest.files import Slice
 from commitlog.ingest.watermarks import Watermarks, watermark_from, watermark_json
 from commitlog.oplog.codec import Document, decode, encode
-from commitlog.oplog.validate import build, count, items, mapping, moment, text
+from commitlog.oplog.validate import build, count, flag, items, mapping, moment, text
 from commitlog.tables.api import Equals, Item, Key, TableCondition, TableSchema
 
 __all__ = ["INGEST_SCHEMA", "STATE_KEY", "ListingPass", "SourceState", "document_of", "place_of"]
@@ -88,6 +88,8 @@ class SourceState:
         claim: id of the query that reads the source, or "" before its first epoch.
         epoch: number of the last planned epoch.
         since: objects modified before this time (epoch seconds) are not read; None for no limit.
+        latest: whether this holds for the first sweep alone. It remembers them like files that were
+            handed out.
         watermarks: the watermarks, and the boundary where the tail of the listing begins.
         tail: the current sweep of the tail, or None.
         body: the current sweep of the body, or None.
@@ -106,6 +108,7 @@ class SourceState:
     claim: str = ""
     epoch: int = 0
     since: float | None = None
+    latest: bool = False
     watermarks: Watermarks = field(factory=Watermarks)
     tail: ListingPass | None = None
     body: ListingPass | None = None
@@ -120,6 +123,11 @@ class SourceState:
     def key(self) -> Key:
         """The key of the row in the table."""
         return Key(self.source, STATE_KEY)
+
+    @property
+    def skips(self) -> bool:
+        """Whether the current or next sweep of the tail skips the objects that exist at the start."""
+        return self.latest and not self.tails
 
     def finish(self, *, ordered: bool) -> tuple[int, int]:
         """Return the values of `tails` and `bodies` at which all current objects have been processed.
@@ -144,6 +152,7 @@ class SourceState:
             "claim": self.claim,
             "epoch": self.epoch,
             "since": self.since,
+            "latest": self.latest,
             "floors": self.watermarks.to_json(),
             "tail": self.tail and self.tail.to_json(),
             "body": self.body and self.body.to_json(),
@@ -186,6 +195,7 @@ class SourceState:
                 claim=text(fields["claim"]),
                 epoch=count(fields["epoch"]),
                 since=_maybe_moment(fields["since"]),
+                latest=flag(fields["latest"]),
                 watermarks=Watermarks.from_json(fields["floors"]),
                 tail=_maybe_sweep(fields["tail"]),
                 body=_maybe_sweep(fields["body"]),

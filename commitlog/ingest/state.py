@@ -53,11 +53,19 @@ class StateTable:
             )
         return None if item is None else SourceState.from_item(item)
 
-    def begin(self, since: float | None) -> None:
-        """Create the state row if there is none. Raises `OutcomeUnknown` if there may still be none."""
+    def begin(self, since: float | None, *, latest: bool = False) -> None:
+        """Create the state row if there is none; for `since` and `latest` see `SourceState`.
+
+        Raises `OutcomeUnknown` if there may still be none.
+        """
         change_id = self._new_id()
         state = SourceState(
-            source=self.source, revision=1, change_id=change_id, born=change_id, since=since
+            source=self.source,
+            revision=1,
+            change_id=change_id,
+            born=change_id,
+            since=since,
+            latest=latest,
         )
         try:
             self._table.put(state.to_item(), condition=Absent())

@@ -278,18 +278,74 @@ def test_the_filter_of_names_applies_below_the_prefix() -> None:
     assert paths(query) == [["in/2026-1/a.json", "in/2026-2/ü %41.json"]]
 
 
-def test_a_source_starts_from_the_configured_time() -> None:
-    """Objects that were modified before the first start, or before a given time, are not read."""
-    place = Place(starting_from="latest")
-    place.put("old")
-    place.clock.advance(5)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"list_limit": 1},
+        {"ordered": True},
+        {"remember": "everything"},
+        {"remember": "everything", "changed": "fail"},
+    ],
+    ids=str,
+)
+def test_a_source_starts_after_the_objects_that_it_lists_first(settings: dict[str, Any]) -> None:
+    """They are skipped, and no others, whatever their times are; so are their new versions read."""
+    place = Place(starting_from="latest", **settings)
+    now = place.clock.epoch()
+    place.store.put_at("old", b"1", now - 9 * GRACE)
+    place.store.put_at("overwritten", b"1", now - 1)
+    place.store.put_at("recent", b"1", now - 1)
     query = place.query()
-    query.drain()
+    assert not any(query.batch() for _ in range(5))
+    place.put("overwritten", body=b"22")
+    place.store.put_at("upload", b"1", now - 5)  # it began before the start, and ended after it
+    if "remember" in settings:
+        place.store.put_at("moved in", b"1", now - 99 * GRACE)
     place.clock.advance(5)
-    place.put("new")
+    place.put("later")
+    query = place.query(query.checkpoint)
+    query.source.finish()
+    query.drain()
+    place.clock.advance(9 * GRACE)
     place.query(query.checkpoint).drain()
+    moved = ["moved in"] if "remember" in settings else []
+    found = sorted(path for batch in paths(query) for path in batch)
+    assert found == ["later", *moved, "overwritten", "upload"]
+
+
+def test_objects_that_appear_during_the_first_listing_are_read() -> None:
+    """The first listing takes many calls, and it skips what had been there before the first one."""
+    place = Place(starting_from="latest", list_limit=2)
+    place.put(*"abcdefgh")
+    place.clock.advance(1)
+    query = place.query()
+    for number in range(4):
+        assert query.batch() is False or number
+        place.put(f"{'zyaA'[number]}{number}")
+        place.clock.advance(1)
+    query.source.finish()
+    query.drain()
+    assert sorted(path for batch in paths(query) for path in batch) == ["A3", "a2", "y1", "z0"]
+
+
+def test_many_objects_are_skipped_in_one_call() -> None:
+    """They take more steps than one, as a transaction has room for some thousand."""
+    place = Place(starting_from="latest", remember="everything")
+    name = "x" * 900
+    place.put(*(f"{number:05}{name}" for number in range(4000)))
+    place.clock.advance(1)
+    query = place.query()
+    assert not query.batch()
+    state = query.source.state.read()
+    assert state is not None and state.tails and state.revision > 2
+    place.put("new")
+    query.drain()
     assert paths(query) == [["new"]]
 
+
+def test_a_source_starts_from_the_configured_time() -> None:
+    """Objects that were modified before it are not read."""
     place = Place(starting_from=ManualClock().epoch() + 5)
     place.put("old")
     place.clock.advance(5)

@@ -26,6 +26,7 @@ _HEAD = SourceState(
     claim="c",
     epoch=2,
     since=1.0,
+    latest=True,
     watermarks=Watermarks(steps=(("a", -math.inf), ("b", 2.0)), tail=2.5),
     tail=ListingPass(began=4.0, watermark=3.0, cursor="c", settled="b"),
     body=ListingPass(began=4.0, watermark=-math.inf, cursor="a"),
@@ -109,7 +110,15 @@ def test_fields_of_wrong_types_are_corrupt() -> None:
     """A list row with a valid checksum and fields of wrong types raises `CorruptRecord`."""
     falling: Any = {"floors": [9.0, ["a", 2.0], ["b", 1.0]]}
     for changes in ({}, {"epoch": "1"}, {"tail": [1.0]}, {"rest": ["a"]}, {"born": 1}, falling):
-        body = {"born": "b", "claim": "", "epoch": 1, "since": None, "floors": [None], "tail": None}
+        body = {
+            "born": "b",
+            "claim": "",
+            "epoch": 1,
+            "since": None,
+            "latest": False,
+            "floors": [None],
+            "tail": None,
+        }
         body |= {"body": None, "tails": 0, "bodies": 0, "rest": None}
         body |= {"files": 0, "bytes": 0, "passed_over": 0}
         item = _damaged(_HEAD.to_item(), body=encode(Document("ingest-list", body | changes)))
