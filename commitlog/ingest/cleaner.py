@@ -19,6 +19,8 @@ import enum
 import hashlib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 
 from attrs import evolve, frozen
 
@@ -56,6 +58,9 @@ CLEAN_FILES = 1000
 #: Most attempts to find the undelivered files, and to record that a cleaning begins. Each may lose to
 #: the query, or to another cleaner.
 _TRIES = 5
+
+#: Number of recent files, and of files that wait, by which a store is recognized.
+_SAMPLE = 16
 
 #: Largest object that S3 copies in one request, in bytes.
 _MAX_COPY = 5 * 1024**3
@@ -191,6 +196,30 @@ class Cleaner:
             more=not left,
         )
 
+    def check_store(self) -> None:
+        """Raise `ConfigurationError` if files are queued, and none of the last files is in the store.
+
+        Then it may be the store of another endpoint that has a bucket of the same name, and `clean`
+        would take all files for gone. Sends a HEAD for each of some files, until one exists. Raises
+        `BucketNotFound` as `clean` does.
+        """
+        state = self._state.read()
+        if state is None:
+            return
+        waiting = (file for row in self._queue.rows(state.epoch) for file in row.files)
+        queued = list(islice(waiting, _SAMPLE))
+        recent: list[File] = []
+        with suppress(StateMismatch):  # there is no epoch, or it is not kept
+            recent = [slice.file for slice in self._state.slices(state.epoch)[:_SAMPLE]]
+        if queued and not any(self._exists(file) for file in (*queued, *recent)):
+            self._check_input()
+            raise ConfigurationError(
+                f"{self._store.object_store.url} has none of the last files of source"
+                f" {self._settings.source!r}, so it may be another store with a bucket of that name:"
+                " nothing was changed. Give the endpoint of the query. If all files were removed, there"
+                " is nothing to clean"
+            )
+
     # inside
 
     def _known(self, state: SourceState, file: File) -> bool:
@@ -268,6 +297,12 @@ class Cleaner:
         except PreconditionFailed:
             return _Outcome.KEPT
         return _Outcome.CLEANED
+
+    def _exists(self, file: File) -> bool:
+        try:
+            return self._store.object_store.begin_head(self._below + file.path)().info is not None
+        except InvalidPath:
+            return False
 
     def _check_input(self) -> None:
         """Raise `BucketNotFound` if not only files are gone: a HEAD does not report a missing bucket."""

@@ -288,6 +288,7 @@ def clean(connection: Connection, source: str | None, state: str, input: str | N
         _check_same_input(name, parse_store_url(metadata.url), url)
     url, below = place_to_clean(url, settings)
     cleaner = Cleaner(connection.open(url), table, settings, below=below)
+    cleaner.check_store()
     total: Counter[str] = Counter()
     more = True
     while more:

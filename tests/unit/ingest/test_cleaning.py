@@ -443,6 +443,25 @@ def test_a_cleaner_that_outlived_a_reset_cleans_all_files() -> None:
     assert site.paths() == []
 
 
+def test_a_store_without_any_of_the_files_is_recognized() -> None:
+    """Another endpoint may have a bucket of the same name. One of the last files is enough."""
+    site = Site(remember="everything")
+    site.cleaner.check_store()
+    for path in "abc":
+        site.put(path)
+    site.read()
+    site.cleaner.check_store()
+    files = {path: site.store.get(path).data for path in "abc"}
+    site.store.delete_many("abc")
+    site.put("other")
+    with pytest.raises(ConfigurationError, match=r"has none of the last files .* nothing was"):
+        site.cleaner.check_store()
+    site.put("c", files["c"])
+    site.cleaner.check_store()
+    site.cleaner.clean()
+    site.cleaner.check_store()  # nothing is queued
+
+
 def test_archived_files_keep_their_paths() -> None:
     """A later version of a name gets a name of its own; nothing in the archive is replaced."""
     site = Site(remember="everything", clean="archive", archive="_old/")
@@ -457,21 +476,23 @@ def test_archived_files_keep_their_paths() -> None:
     assert sorted(site.store.get(path).data for path in site.paths()) == sorted(bodies)
 
 
-def test_a_copy_that_was_made_before_a_crash_is_used() -> None:
-    """The cleaner died between the copy and the deletion."""
+@pytest.mark.parametrize("other", [b"other", b"2"], ids=["another size", "the same size"])
+def test_a_copy_that_was_made_before_a_crash_is_used(other: bytes) -> None:
+    """The cleaner died between the copy and the deletion. Another object at the path is no copy."""
     site = Site(remember="everything", clean="archive", archive="_old/")
     for path in ("in/a", "in/b.c/d"):
         site.put(path)
     site.read()
     info = site.store.head("in/a")
     site.store.put_at("_old/in/a", b"1", info.last_modified, etag=info.etag)
-    site.store.put_at("_old/in/b.c/d", b"other", 1.0)
+    site.store.put_at("_old/in/b.c/d", other, 1.0)
     assert site.cleaner.clean() == Cleaned(files=2)
     assert [path for path in site.paths() if not path.startswith("_old/in/b.c/d.")] == [
         "_old/in/a",
         "_old/in/b.c/d",
     ]
     assert len(site.paths()) == 3
+    assert site.store.get("_old/in/b.c/d").data == other
 
 
 def test_a_file_that_has_no_path_in_the_archive_stays() -> None:
