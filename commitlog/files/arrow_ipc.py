@@ -10,6 +10,7 @@ import pyarrow as pa
 from commitlog.files.base import BATCH_ROWS, Encoder, OutputFormat, PartFilter
 from commitlog.files.io import SinkFile, StoredObject, open_output_file
 from commitlog.files.statistics import Statistics
+from commitlog.files.stored import check_file_columns
 
 __all__ = ["ArrowOutput"]
 
@@ -32,11 +33,14 @@ class ArrowOutput(OutputFormat):
         schema: pa.Schema,
         columns: Collection[str],
         keep: PartFilter | None = None,
+        *,
+        whole: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """See `OutputFormat.read`. The file has its own schema."""
         with open_output_file(source, _WHAT) as stored:
-            names = pa.ipc.open_file(stored).schema.names
-            wanted = [name for name in names if name in columns]
+            found = pa.ipc.open_file(stored).schema
+            names = found.names
+            wanted = check_file_columns(source.path, found, schema, columns, whole=whole)
             # An empty list would include all fields.
             fields = [names.index(name) for name in wanted] or [0]
             options = pa.ipc.IpcReadOptions(included_fields=fields)

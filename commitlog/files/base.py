@@ -100,8 +100,10 @@ class OutputFormat(ABC):
         schema: pa.Schema,
         columns: Collection[str],
         keep: PartFilter | None = None,
+        *,
+        whole: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file that this format's writer wrote, in order.
+        """Yield the rows of a file of this format, in order.
 
         Memory is bounded by the buffer of a writer.
 
@@ -111,10 +113,12 @@ class OutputFormat(ABC):
             columns: names of the wanted columns. The batches have those that the file has, in its order.
             keep: called with the statistics of a part. If it returns False, the part may be skipped.
                 Formats without such statistics do not call it.
+            whole: whether `schema` must have all that the file has, so that the rows can replace it.
 
         Raises:
             NotFound: the object does not exist.
-            CorruptRecord: the file is not of this format, or its rows are not of `schema`.
+            CorruptRecord: the file is not of this format, or its rows are not of `schema`;
+                `OtherColumns` if its footer tells that, before the first row.
         """
 
     def stored_schema(self, source: StoredObject) -> pa.Schema | None:

@@ -32,6 +32,7 @@ from commitlog.files.base import (
 from commitlog.files.columns import ColumnMapping, Columns, Records, first_failure
 from commitlog.files.io import SinkFile, StoredObject, open_input_file, open_output_file
 from commitlog.files.statistics import Statistics
+from commitlog.files.stored import check_file_columns
 from commitlog.files.timestamps import (
     FIRST_EXACT_SECOND,
     FIRST_GREGORIAN_DAY,
@@ -61,7 +62,8 @@ _SECOND = 1_000_000
 _LAST_INSTANT = 106_751 * 86_400 * _SECOND
 
 #: Spark's mark of timestamps without a zone, which it stores as integers.
-_LOCAL = {b"spark.sql.catalyst.type": b"timestamp_ntz"}
+_MARK = b"spark.sql.catalyst.type"
+_LOCAL = {_MARK: b"timestamp_ntz"}
 
 
 class OrcOutput(OutputFormat):
@@ -97,14 +99,16 @@ class OrcOutput(OutputFormat):
         schema: pa.Schema,
         columns: Collection[str],
         keep: PartFilter | None = None,
+        *,
+        whole: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """See `OutputFormat.read`. The types are those of `schema`; ORC stores some as others."""
         with open_output_file(source, _WHAT, block=READ_BLOCK) as stored:
             file = orc.ORCFile(stored)
-            tail = FileTail.of_file(file)
-            wanted = [name for name in file.schema.names if name in columns]
-            types = pa.schema([schema.field(name) for name in wanted or file.schema.names[:1]])
-            _check_zones(source.path, file.schema, types)
+            tail, found = FileTail.of_file(file), _input_schema(file)
+            _check_zones(source.path, file.schema, schema, columns)
+            wanted = check_file_columns(source.path, found, schema, columns, _marks(file), whole=whole)
+            types = pa.schema([schema.field(name) for name in wanted] or [found.field(0)])
             try:
                 tail.check_decimals(file.schema.names, types.names)
             except TypeMismatch as error:
@@ -202,6 +206,12 @@ def _input_schema(file: orc.ORCFile) -> pa.Schema:
     return pa.schema([replace_leaves(field, _local) for field in file.schema])
 
 
+def _marks(file: orc.ORCFile) -> dict[str, str]:
+    """Return Spark's marks of columns that have another type for Spark than for ORC."""
+    marks = ((each.name, (each.metadata or {}).get(_MARK, b"").decode()) for each in file.schema)
+    return {name: kind for name, kind in marks if kind not in ("", _LOCAL[_MARK].decode())}
+
+
 def _local(field: pa.Field) -> pa.DataType:
     marked = field.metadata is not None and _LOCAL.items() <= field.metadata.items()
     return pa.timestamp("us") if marked and field.type == pa.int64() else field.type
@@ -231,9 +241,11 @@ def _check_dates(table: pa.Table, start: int, end: int) -> None:
                 )
 
 
-def _check_zones(path: str, stored: pa.Schema, types: pa.Schema) -> None:
-    for field in types:
-        pairs = zip(leaf_types(stored.field(field.name).type), leaf_types(field.type), strict=True)
+def _check_zones(path: str, stored: pa.Schema, types: pa.Schema, names: Collection[str]) -> None:
+    for field in stored:
+        if field.name not in names or field.name not in types.names:
+            continue
+        pairs = zip(leaf_types(field.type), leaf_types(types.field(field.name).type), strict=False)
         if any(
             pa.types.is_timestamp(one) and one.tz is None and is_instant(other) for one, other in pairs
         ):

@@ -28,6 +28,7 @@ from commitlog.files.io import (
 from commitlog.files.lines import Lines
 from commitlog.files.parquet_times import REBASE_MODES, Times, with_binary_int96
 from commitlog.files.statistics import ColumnStatistics, Statistics, bounded_fields
+from commitlog.files.stored import check_file_columns, spark_kinds
 from commitlog.files.types import TypeMismatch, leaf_types, spark_type
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ __all__ = ["ParquetInput", "ParquetOutput"]
 _FOOTER = 64 * 1024
 
 _WHAT = "Parquet"
+
+#: Key of a footer by Spark with the columns in its notation, which have types that Parquet lacks.
+_SPARK_COLUMNS = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 class ParquetOutput(OutputFormat):
@@ -66,10 +70,13 @@ class ParquetOutput(OutputFormat):
         schema: pa.Schema,
         columns: Collection[str],
         keep: PartFilter | None = None,
+        *,
+        whole: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """See `OutputFormat.read`. The file has its own schema."""
         with open_output_file(source, _WHAT) as stored, _Reader(stored) as file:
-            wanted = [name for name in file.times.schema.names if name in columns]
+            found, kinds = file.times.schema, spark_kinds(file.marks.get(_SPARK_COLUMNS))
+            wanted = check_file_columns(source.path, found, schema, columns, kinds, whole=whole)
             groups = [
                 number
                 for number in range(len(file.groups))
@@ -161,6 +168,7 @@ class _Reader:
     """An open file. Not thread-safe.
 
     Attributes:
+        marks: the texts of the footer, by key.
         groups: the metadata of the row groups.
         times: how the columns are read.
     """
@@ -186,6 +194,7 @@ class _Reader:
         leaves = range(len(file.schema))
         int96 = frozenset(leaf for leaf in leaves if file.schema.column(leaf).physical_type == "INT96")
         self._file = opened(with_binary_int96(file.metadata)) if int96 else file
+        self.marks: Mapping[bytes, bytes] = file.metadata.metadata or {}
         self.groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         self.times = Times.of(self._file, int96, modes)
         stated = sum(group.num_rows for group in self.groups)

@@ -22,6 +22,7 @@ __all__ = [
     "number_type",
     "replace_leaves",
     "replace_null_types",
+    "same_type",
     "spark_type",
     "unify_schemas",
     "unify_types",
@@ -133,6 +134,34 @@ def convert(array: pa.Array, kind: pa.DataType, zone: str | None = "UTC") -> pa.
         return _cast(array if zoned or zone == "UTC" else pc.assume_timezone(array, zone), kind)
     except pa.ArrowInvalid as error:
         raise TypeMismatch(f"a value of type {found} cannot be read as {kind}: {error}") from error
+
+
+def same_type(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether `found` is how a file stores values of type `kind`.
+
+    Encodings and units of time may differ. Nulls are values of every type.
+
+    >>> same_type(pa.timestamp("ms"), pa.timestamp("us")), same_type(pa.int32(), pa.int64())
+    (True, False)
+    """
+    if found == kind or _is.is_null(found):
+        return True
+    if isinstance(found, pa.BaseExtensionType):
+        return same_type(found.storage_type, kind)
+    if _is.is_dictionary(found):
+        return same_type(found.value_type, kind)
+    if _is.is_struct(found) and _is.is_struct(kind):
+        names = [field.name for field in kind]
+        return [field.name for field in found] == names and all(
+            same_type(one.type, other.type) for one, other in zip(found, kind, strict=True)
+        )
+    if _is.is_map(found) and _is.is_map(kind):
+        return same_type(found.key_type, kind.key_type) and same_type(found.item_type, kind.item_type)
+    if _is_list(found) and _is_list(kind):
+        return same_type(found.value_type, kind.value_type)
+    if _is.is_timestamp(found) and _is.is_timestamp(kind):
+        return (found.tz is None) == (kind.tz is None)
+    return bool((_is_text(found) and _is_text(kind)) or (_is_bytes(found) and _is_bytes(kind)))
 
 
 def match_names(

@@ -957,7 +957,7 @@ class Output:
         job_id = f"replaced by {attempt}"
         old = {path.removeprefix(join(directory, "")) for path in paths}
         state = output.state()
-        if job_id not in state.jobs and not old <= state.files.keys():
+        if output.version_of(job_id) is None and not old <= state.files.keys():
             # Others have replaced some of them. If they have merged them, the rows are still there.
             for record in output.log():
                 merged = set(output.replaced(record)) if record.mode == "rewrite" else set()

@@ -21,7 +21,7 @@ from commitlog.errors import AlreadyExists, ConfigurationError
 from commitlog.files import StoredObject, output_format_of
 from commitlog.outputs import DataFile, Job
 from commitlog.spark.pruning import Pruning, parse_filters
-from commitlog.spark.schema import arrow_schema, nullable, select, with_nulls
+from commitlog.spark.schema import nullable, readable_schema, requested_schema, select, with_nulls
 from commitlog.spark.targets.base import FoundFiles, Locate, OpenFiles, Target
 from commitlog.spark.tasks import TaskCommitted, files_of, freeze_gc, writable, write_task
 from commitlog.tabular.partitions import column_of
@@ -73,15 +73,16 @@ class CommitlogReader(DataSourceReader):
     ) -> None:
         self._open_files = open_files
         self._files = [file for file in files if pruning.wants(file)]
-        self._stored = arrow_schema(stored)
-        self._schema = arrow_schema(schema)
+        self._stored = readable_schema(stored)
+        self._schema = requested_schema(schema)
         self._pruning = pruning
 
     @classmethod
     def of(cls, found: FoundFiles, schema: StructType) -> CommitlogReader:
         """Return the reader of the columns `schema` of the files `found`.
 
-        Raises `ConfigurationError` if the files lack a column, or for a wrong filter.
+        Raises `ConfigurationError` if the files lack a column, or for a wrong filter, and `NotSupported`
+        for a column of a type that only Spark's own reader returns.
         """
         # If nothing has stored the columns, the user's are all that is known.
         stored = nullable(schema) if found.columns is None else found.columns
@@ -123,6 +124,8 @@ def read_files(
     stored: pa.Schema,
     schema: pa.Schema,
     pruning: Pruning,
+    *,
+    whole: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files.
 
@@ -132,13 +135,14 @@ def read_files(
         stored: all columns at the time when the files were committed, or later.
         schema: the columns to read; a column that a file lacks is null.
         pruning: determines the parts of files to skip.
+        whole: whether `stored` must have all that a file has; see `OutputFormat.read`.
     """
     names = set(schema.names)
     for file in files:
         inside = pa.schema([field for field in stored if field.name not in file.partition])
         source = StoredObject(*locate(file), file.size)
         known = output_format_of(file.path)
-        for batch in known.read(source, inside, names, pruning.wants_part):
+        for batch in known.read(source, inside, names, pruning.wants_part, whole=whole):
             yield _complete(batch, file, schema)
 
 

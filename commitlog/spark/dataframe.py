@@ -21,7 +21,7 @@ from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.datasource import CommitlogDataSource
 from commitlog.spark.pruning import ReadFilter, condition_of, dump_filters, parse_filters
-from commitlog.spark.schema import arrow_schema
+from commitlog.spark.schema import readable_schema
 from commitlog.spark.session_conf import active, register, unbounded
 from commitlog.spark.targets import source_of, target_of, with_environment
 from commitlog.spark.versions import ORC_INSTANTS, has_pyspark
@@ -212,7 +212,7 @@ def _spark_reads_orc(stored: StructType) -> bool:
 
 def _check_partitions(files: Sequence[DataFile], stored: StructType) -> None:
     """Raise `CorruptRecord` if a partition value does not fit its column: Spark might convert it."""
-    kinds = {field.name: field.type for field in arrow_schema(stored)}
+    kinds = {field.name: field.type for field in readable_schema(stored)}
     for name, text in {pair for file in files for pair in file.partition.items()}:
         value_of(text, kinds[name])
 

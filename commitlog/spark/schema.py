@@ -8,8 +8,9 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
-from commitlog.errors import CorruptRecord
-from commitlog.tabular import schema as tabular_schema
+from commitlog.errors import CorruptRecord, NotSupported
+from commitlog.tabular import columns as output_columns
+from commitlog.tabular.columns import OutputColumns
 from commitlog.tabular.schema import check_names
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "dump_schema",
     "load_schema",
     "nullable",
+    "readable_schema",
+    "requested_schema",
     "select",
     "with_nulls",
 ]
@@ -63,9 +66,30 @@ def _field(field: t.StructField, name: str) -> pa.Field:
     return pa.field(field.name, arrow_type(field.dataType, name), field.nullable)
 
 
+def readable_schema(schema: t.StructType) -> pa.Schema:
+    """Return the Arrow schema of those columns of `schema` that have an Arrow type."""
+    return OutputColumns.parse(schema.json()).readable()
+
+
+def requested_schema(schema: t.StructType) -> pa.Schema:
+    """Return the Arrow schema of columns to read.
+
+    Raises `NotSupported` for a column of a type that only Spark's own readers return.
+    """
+    found = readable_schema(schema)
+    for field in schema:
+        if field.name not in found.names:
+            raise NotSupported(
+                f"column {field.name!r} is of type {field.dataType.simpleString()}, which only Spark's"
+                " own readers return: read with commitlog.spark.read, or name the other columns in"
+                " schema(…)"
+            )
+    return found
+
+
 def arrow_type(kind: t.DataType, name: str) -> pa.DataType:
     """Return the Arrow type of `kind`; `name` is the column's name for messages."""
-    return tabular_schema.arrow_type(kind.jsonValue(), name)
+    return output_columns.arrow_type(kind.jsonValue(), name)
 
 
 def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -93,24 +117,29 @@ def dump_schema(schema: t.StructType) -> str:
 
 
 def load_schema(text: str) -> t.StructType:
-    """Return the schema that `dump_schema` wrote; raise `CorruptRecord` if it is none.
+    """Return the columns in a commit record, of any type that this Spark has.
 
-    Raises `NotSupported` if a later release wrote it, with types that are not known here.
+    Raises `CorruptRecord` if it has none, and `NotSupported` if the columns are unknown, or have types
+    that this Spark lacks.
 
     >>> load_schema(dump_schema(t.StructType([t.StructField("a", t.LongType())]))).simpleString()
     'struct<a:bigint>'
     """
+    OutputColumns.parse(text).check_known()
+    value = json.loads(text)
     try:
-        value = json.loads(text)
         _refuse_code(value)
-        schema = t.StructType.fromJson(value)
-        arrow_schema(schema)
-    except _MALFORMED as error:
+    except (RecursionError, ValueError) as error:
         raise CorruptRecord("the schema in the commit record is not in Spark's notation") from error
-    return schema
+    try:
+        return t.StructType.fromJson(value)
+    except _MALFORMED as error:
+        raise NotSupported(
+            f"the output has columns of types that this version of Spark does not know ({error})"
+        ) from error
 
 
-# Errors of pyspark for a text that is not a schema: it checks little, and asserts some.
+# Errors of pyspark for a type that it does not know: it checks little, and asserts some.
 _MALFORMED = (
     AssertionError,
     AttributeError,

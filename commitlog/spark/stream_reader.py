@@ -26,10 +26,11 @@ from commitlog.errors import NotFound, StateMismatch, UnknownColumns
 from commitlog.outputs import DataFile, Output, Position, Tail
 from commitlog.spark.batch import check_requested, group_files, read_files
 from commitlog.spark.pruning import Pruning
-from commitlog.spark.schema import arrow_schema, load_schema, nullable
+from commitlog.spark.schema import load_schema, nullable, requested_schema
 from commitlog.spark.targets.output import OpenOutput, TailOptions, locate_in
 from commitlog.spark.tasks import freeze_gc
 from commitlog.tabular import PUBLISHERS
+from commitlog.tabular.columns import OutputColumns
 
 __all__ = ["CommitlogStreamReader"]
 
@@ -74,7 +75,7 @@ class CommitlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._open_output = open_output
         self._options = options
         self._columns = nullable(schema)
-        self._schema = arrow_schema(schema)
+        self._schema = requested_schema(schema)
         self._inferred = inferred
         self._opened: tuple[Output, Tail] | None = None
         self._resources = ExitStack()
@@ -155,7 +156,7 @@ class CommitlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Yield the rows of a partition. Raises `StateMismatch` if a file of it is gone."""
         freeze_gc()
         work: Work = partition.value
-        stored = self._schema if work.schema is None else arrow_schema(load_schema(work.schema))
+        stored = self._schema if work.schema is None else OutputColumns.parse(work.schema).readable()
         output = self._open_output(self._options)
         with output.store:
             try:

@@ -1,27 +1,23 @@
 """Schemas of outputs: Spark's notation in commit records, columns in Arrow, and checks that rows fit.
 
-A commit record has the schema as the JSON text of Spark's ``StructType.json()``, whatever program wrote
-the rows. So every reader and writer understands the schema. This module needs Arrow, but not Spark.
+`commitlog.tabular.columns` describes what a record keeps. This module needs Arrow, but not Spark.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from commitlog.errors import ConfigurationError, CorruptRecord, NotSupported
+from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.files import OUTPUT_FORMATS
 from commitlog.files.types import TypeMismatch, convert, leaf_types, spark_type
 from commitlog.outputs import DataFile
+from commitlog.tabular.columns import ARROW, OutputColumns, arrow_type
 from commitlog.tabular.task_files import FileOptions
 
 __all__ = [
-    "arrow_type",
     "check_names",
     "check_schema",
     "dump_schema",
@@ -31,35 +27,6 @@ __all__ = [
     "override_types",
     "storable_schema",
 ]
-
-# Timestamps are stored as instants in UTC, independent of the time zone of a session. Spark expects them
-# in that form from a reader.
-_ARROW: Mapping[str, pa.DataType] = MappingProxyType(
-    {
-        "boolean": pa.bool_(),
-        "byte": pa.int8(),
-        "short": pa.int16(),
-        "integer": pa.int32(),
-        "long": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }
-)
-
-#: The names in the notation of types that messages spell as SQL does.
-_SQL: Mapping[str, str] = MappingProxyType(
-    {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-)
-
-_DECIMAL = re.compile(r"decimal\((\d{1,2}),(-?\d{1,2})\)")
-
-#: Errors of Python for a text that is not a schema.
-_MALFORMED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -77,52 +44,16 @@ def check_names(names: Iterable[str]) -> None:
 # -- the notation ------------------------------------------------------------------------------------
 
 
-def arrow_type(kind: Any, name: str) -> pa.DataType:
-    """Return the Arrow type of a type in Spark's notation; `name` is the column's name for messages.
-
-    Raises `NotSupported` for a type that not every reader of Parquet understands.
-
-    >>> arrow_type({"type": "array", "elementType": "long", "containsNull": True}, "a")
-    ListType(list<element: int64>)
-    """
-    if isinstance(kind, str):
-        if kind in _ARROW:
-            return _ARROW[kind]
-        decimal = _DECIMAL.fullmatch(kind)
-        if decimal:
-            return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    elif kind["type"] == "array":
-        element = arrow_type(kind["elementType"], name)
-        return pa.list_(pa.field("element", element, kind["containsNull"]))
-    elif kind["type"] == "map":
-        key = pa.field("key", arrow_type(kind["keyType"], name), nullable=False)
-        value = arrow_type(kind["valueType"], name)
-        return pa.map_(key, pa.field("value", value, kind["valueContainsNull"]))
-    elif kind["type"] == "struct" and kind["fields"]:
-        return pa.struct([_arrow_field(field, f"{name}.{field['name']}") for field in kind["fields"]])
-    raise NotSupported(
-        f"column {name!r} is of type {_spelled(kind)}, which not every Parquet reader"
-        " understands: cast it, for example to string"
-    )
-
-
-def _arrow_field(field: Mapping[str, Any], name: str) -> pa.Field:
-    return pa.field(field["name"], arrow_type(field["type"], name), field["nullable"])
-
-
 def load_schema(text: str) -> pa.Schema:
     """Return the columns of a schema in a commit record.
 
-    Raises `CorruptRecord` if it is not in Spark's notation, and `NotSupported` if a later release wrote
-    it, with types that are not known here.
+    Raises `CorruptRecord` if it is not in Spark's notation, and `NotSupported` if not every format has a
+    type for each column, or the columns are unknown.
 
     >>> load_schema(dump_schema(pa.schema([("a", pa.int64())])))
     a: int64
     """
-    try:
-        return pa.schema([_arrow_field(field, field["name"]) for field in _fields(text)])
-    except _MALFORMED as error:
-        raise _not_a_schema() from error
+    return OutputColumns.parse(text).arrow()
 
 
 def dump_schema(columns: pa.Schema) -> str:
@@ -133,7 +64,7 @@ def dump_schema(columns: pa.Schema) -> str:
     >>> dump_schema(pa.schema([("a", pa.int64())]))
     '{"fields":[{"metadata":{},"name":"a","nullable":true,"type":"long"}],"type":"struct"}'
     """
-    return _dump([_noted_field(field, field.name) for field in columns])
+    return OutputColumns(fields=tuple(_noted_field(field, field.name) for field in columns)).dump()
 
 
 def _noted_field(field: pa.Field, name: str) -> dict[str, Any]:
@@ -142,7 +73,7 @@ def _noted_field(field: pa.Field, name: str) -> dict[str, Any]:
 
 
 def _noted(kind: pa.DataType, name: str) -> Any:
-    for known, arrow in _ARROW.items():
+    for known, arrow in ARROW.items():
         if kind == arrow:
             return known
     if pa.types.is_decimal128(kind):
@@ -159,42 +90,6 @@ def _noted(kind: pa.DataType, name: str) -> Any:
         f"column {name!r} is of type {kind}, which not every Parquet reader understands:"
         " cast it, for example to string"
     )
-
-
-def _fields(text: str) -> list[dict[str, Any]]:
-    """Return the columns in a text; raise `CorruptRecord` if it is not in Spark's notation."""
-    try:
-        value = json.loads(text)
-        fields = value["fields"]
-        if value["type"] != "struct" or not all(isinstance(field["name"], str) for field in fields):
-            raise _not_a_schema()
-    except _MALFORMED as error:
-        raise _not_a_schema() from error
-    return list(fields)
-
-
-def _dump(fields: Sequence[Mapping[str, Any]]) -> str:
-    """Return the same text as Spark does for columns."""
-    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"), sort_keys=True)
-
-
-def _not_a_schema() -> CorruptRecord:
-    return CorruptRecord("the schema in the commit record is not in Spark's notation")
-
-
-def _spelled(kind: Any) -> str:
-    """Return a type as Spark's messages spell it."""
-    match kind:
-        case str():
-            return _SQL.get(kind, kind)
-        case {"type": "array"}:
-            return f"array<{_spelled(kind['elementType'])}>"
-        case {"type": "map"}:
-            return f"map<{_spelled(kind['keyType'])},{_spelled(kind['valueType'])}>"
-        case {"type": "struct"}:
-            members = (f"{field['name']}:{_spelled(field['type'])}" for field in kind["fields"])
-            return f"struct<{','.join(members)}>"
-    return str(kind["type"])
 
 
 # -- rows and their output ---------------------------------------------------------------------------
@@ -218,14 +113,12 @@ def storable_schema(schema: pa.Schema, existing: str | None = None) -> pa.Schema
     b: timestamp[us]
     """
     check_names(schema.names)
-    known = None
+    known = pa.schema([]) if existing is None else OutputColumns.parse(existing).writable()
     fields = []
     for field in schema:
         kind = field.type
-        if pa.types.is_null(kind) and existing is not None:
-            known = load_schema(existing) if known is None else known
-            if field.name in known.names:
-                kind = known.field(field.name).type
+        if pa.types.is_null(kind) and field.name in known.names:
+            kind = known.field(field.name).type
         for leaf in (kind, *leaf_types(kind)):
             _check_leaf(leaf, field.name)
         # As `load_schema` returns it: names of members, and what may be null, can differ.
@@ -293,7 +186,8 @@ def check_schema(
         options: options of the write.
         merge: whether rows may have other columns, and lack some.
 
-    Raises `ConfigurationError` if they do not fit, and `CorruptRecord` if `before` is not a schema.
+    Raises `ConfigurationError` if they do not fit, `NotSupported` if the columns of the existing files
+    are unknown, and `CorruptRecord` if `before` is not a schema.
     """
     partition = next((tuple(file.partition) for file in files()), None)
     if partition is not None and partition != options.partition_by:
@@ -303,14 +197,17 @@ def check_schema(
         )
     if before is None:
         return columns
-    load_schema(before)  # raises if it is none
+    known, added = OutputColumns.parse(before), OutputColumns.parse(columns)
+    if known.unknown is not None:
+        if next(iter(files()), None) is not None:
+            known.check_known()
+        return columns
     merged = merge_schemas(before, columns)
-    names, new_names = ([field["name"] for field in _fields(text)] for text in (before, columns))
+    names, new_names = known.names, added.names
     if merged is None or not (set(names) == set(new_names) or merge):
-        old, new = (_spelled({"type": "struct", "fields": _fields(t)}) for t in (before, columns))
         raise ConfigurationError(
-            f"the output has the columns {old}, the rows to append {new}: they must be the same, in any"
-            " order"
+            f"the output has the columns {known}, the rows to append {added}: they must be the same, in"
+            " any order"
             + (
                 ""
                 if merged is None
@@ -342,13 +239,6 @@ def merge_schemas(first: str, second: str) -> str | None:
 
     Raises `CorruptRecord` if a text is not a schema.
     """
-    fields = _fields(first)
-    by_name = {field["name"].lower(): field for field in fields}
-    added = []
-    for field in _fields(second):
-        known = by_name.get(field["name"].lower())
-        if known is None:
-            added.append(field)
-        elif (known["name"], known["type"]) != (field["name"], field["type"]):
-            return None
-    return _dump([*fields, *added]) if added else first
+    known = OutputColumns.parse(first)
+    merged = known.merged(OutputColumns.parse(second))
+    return first if merged == known else merged and merged.dump()

@@ -149,6 +149,8 @@ class Driver:
         schema: str | None = None,
         partition: list[str] | None = None,
         case_sensitive: bool = False,
+        file_format: str | None = None,
+        format_options: Mapping[str, str] | None = None,
         **options: str,
     ) -> Driver:
         """Begin a job with these options of a write."""
@@ -156,6 +158,8 @@ class Driver:
             "path": place.url,
             "hadoop": place.settings(),
             "schema": schema,
+            "format": file_format,
+            "formatOptions": format_options or {},
             "replaced": replaced or [],
             "dynamic": dynamic,
             "exclusive": exclusive,
@@ -171,11 +175,11 @@ class Driver:
         name: str = self.answer["attempt"]
         return name
 
-    def write(self, *names: str) -> None:
+    def write(self, *names: str, suffix: str = "") -> None:
         """Write a file for each of `names`, such as ``day=1/a``, as tasks do."""
         for name in names:
             directory, _, task = name.rpartition("/")
-            path = f"{directory}/{task}-{self.attempt}-0".lstrip("/")
+            path = f"{directory}/{task}-{self.attempt}-0{suffix}".lstrip("/")
             self.files.append(self.place.write(self.answer, path, name.encode()))
 
     def request(self, **more: Any) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from commitlog.cli.output import json_option, print_columns, print_json, progres
 from commitlog.cli.outputs.recover import WORKERS
 from commitlog.cli.parameters import SIZE
 from commitlog.errors import ConfigurationError
-from commitlog.outputs import Job, Output, StagedFile
+from commitlog.outputs import Job, Output
 
 if TYPE_CHECKING:
     from commitlog.outputs.compaction import Group
+    from commitlog.spark.compaction import LeftOut, Rewritten
 
 __all__ = ["compact"]
 
@@ -75,7 +76,7 @@ def compact(
             _print_plan(groups, location.url, json=json)
             return
 
-        def stage(job: Job, groups: Sequence[Group], schema: Any) -> list[StagedFile]:
+        def stage(job: Job, groups: Sequence[Group], schema: Any) -> list[Rewritten]:
             with click.progressbar(
                 length=sum(group.bytes for group in groups),
                 label=f"{sum(len(group.files) for group in groups)} files into {len(groups)}",
@@ -87,13 +88,20 @@ def compact(
                     bar.update(group.bytes)
                 return files
 
-        record = compact_output(output, stage, target_bytes=target_size, min_files=min_files)
+        left: list[LeftOut] = []
+        record = compact_output(
+            output, stage, target_bytes=target_size, min_files=min_files, report=left.append
+        )
     # Without a request: its error would look as if nothing was committed.
     replaced = 0 if record is None else record.replaced_count
     if json:
         version, files = (None, 0) if record is None else (record.version, record.file_count)
-        print_json({"version": version, "files": files, "replaced": replaced})
-    elif record is None:
+        left_out = [{"path": each.path, "why": each.why} for each in left]
+        print_json({"version": version, "files": files, "replaced": replaced, "left_out": left_out})
+        return
+    for each in left:
+        click.echo(f"left out: {each.path}: {each.why}")
+    if record is None:
         click.echo(f"nothing to merge at {location.url}")
     else:
         click.echo(f"version {record.version}: {replaced} files merged into {record.file_count}")

@@ -92,6 +92,8 @@ class CsvOutput(OutputFormat):
         schema: pa.Schema,
         columns: Collection[str],
         keep: PartFilter | None = None,
+        *,
+        whole: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """See `OutputFormat.read`."""
         wanted = [name for name in schema.names if name in columns]

@@ -71,6 +71,8 @@ class JsonOutput(OutputFormat):
         schema: pa.Schema,
         columns: Collection[str],
         keep: PartFilter | None = None,
+        *,
+        whole: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """See `OutputFormat.read`."""
         wanted = [name for name in schema.names if name in columns]

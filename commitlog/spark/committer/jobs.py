@@ -14,7 +14,6 @@ a job as plain data, and the later calls bring it back. So the process may be re
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import threading
@@ -26,33 +25,31 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attrs import asdict, evolve, field, frozen
-from pyspark.sql.types import StringType, StructField, StructType
 
 from commitlog._util.concurrency import Executor
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
     CommitError,
     ConfigurationError,
-    CorruptRecord,
     JobAborted,
     JobAlreadyCommitted,
     NotSupported,
     OutcomeUnknown,
     PublishIncomplete,
 )
+from commitlog.files import OUTPUT_FORMATS, output_format_of
 from commitlog.outputs import Job, Mode, Output, StagedFile, State
 from commitlog.outputs.foreign import ForeignFile, lies_in, partition_in
 from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.committer.s3a import s3_connection, s3_url
 from commitlog.spark.options import connection_names
-from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, nullable
 from commitlog.spark.targets.output import WriteOptions, open_output, warn_of_foreign
 from commitlog.stores.api import Staged
 from commitlog.stores.local.store import LocalStore
 from commitlog.tabular import send_heartbeats
+from commitlog.tabular.columns import OutputColumns
 from commitlog.tabular.partitions import check_spelling
-from commitlog.tabular.schema import merge_schemas
 from commitlog.urls import parse_store_url
 
 __all__ = ["JobCommitter", "settings"]
@@ -72,6 +69,17 @@ OPTIONS = (
 
 #: The settings ``spark.commitlog.…`` of the driver, which the Java half reads.
 DRIVER_OPTIONS = ("python",)
+
+#: Formats of Spark whose files tell their columns; None: the setting of the Parquet writer told them.
+_WITH_FOOTER = (None, "parquet", "orc")
+
+#: Options, in lower case, that do not change how Spark's JSON writer spells a value.
+_HARMLESS = frozenset(
+    ("path", "compression", "maxrecordsperfile", "partitionoverwritemode", "ignorenullfields")
+)
+
+#: Compressions of JSON that readers of the log know by the name of the file.
+_COMPRESSIONS = ("none", "uncompressed", "gzip", "bzip2")
 
 #: Number of requests at the same time to publish files, as Hadoop's fs.s3a.committer.threads.
 _PUBLISHERS = 32
@@ -126,7 +134,7 @@ class _Running:
 
     def partition_in(self, path: str) -> dict[str, str | None]:
         """Return the partition values in the directories of `path`, by the names that the output has."""
-        columns = _column_names(self.job.schema) if self.job.schema else []
+        columns = OutputColumns.parse(self.job.schema).names if self.job.schema else []
         known = _spellings([*columns, *(self.partition or ())], self.case_sensitive)
         found = partition_in(path)
         return {known.get(_folded(n, self.case_sensitive), n): value for n, value in found.items()}
@@ -151,7 +159,8 @@ class JobCommitter:
 
         Args:
             request: ``path``: URL of the directory; ``hadoop``: settings of its file system; ``schema``:
-                columns of the files in Spark's JSON, or None; ``replaced``: directories that the job
+                columns of the files in Spark's JSON, or None; ``format``: name of their format, or None;
+                ``formatOptions``: options of their writer; ``replaced``: directories that the job
                 replaces, relative to the output, "" for all of it; ``dynamic``: whether it replaces
                 the partitions of its own files; ``exclusive``: whether it must find no data, now and
                 when it commits; ``partition``: the partition columns of the statement, if Spark tells
@@ -173,12 +182,11 @@ class JobCommitter:
             parsed, output = self._open(place, resources)
             attempt, duplicate = output.new_attempt(), False
             mode = _mode(request)
-            columns = _columns(request["schema"])
+            columns = _columns(request)
             names, case_sensitive = request.get("partition"), bool(request.get("caseSensitive"))
             partition: list[str] | None = None
 
             def merge(state: State) -> str:
-                assert columns is not None
                 schema = _merged(columns, State() if mode == "overwrite" else state)
                 return _with_strings(schema, names or (), case_sensitive)
 
@@ -193,7 +201,7 @@ class JobCommitter:
             begin = partial(
                 output.begin,
                 mode=mode,
-                schema=None if columns is None else merge,
+                schema=merge,
                 visibility=parsed.visibility,
                 attempt=look,
             )
@@ -470,32 +478,56 @@ def _mode(request: Mapping[str, Any]) -> Mode:
     return "error" if request["exclusive"] else "append"
 
 
-def _columns(schema: str | None) -> StructType | None:
-    """Return the columns of the files; None if Spark gives none or a commit record cannot store them."""
+def _columns(request: Mapping[str, Any]) -> OutputColumns:
+    """Return the columns of the files; they are unknown if only Spark's reader of the format has them.
+
+    Files of Parquet and ORC have their columns in a footer. JSON names them, and has one spelling of
+    values as long as no option asks for another one. Of other formats, the options that Spark must be
+    given to read the files are in no file.
+    """
+    schema, name = request["schema"], request.get("format")
     if schema is None:
-        return None
+        return OutputColumns.unknown_of(name or "", [])
+    columns = OutputColumns.of_spark(schema)
+    if name in _WITH_FOOTER or (name == "json" and _is_plain_json(columns, request)):
+        return columns
+    return OutputColumns.unknown_of(name or "", columns.names)
+
+
+def _is_plain_json(columns: OutputColumns, request: Mapping[str, Any]) -> bool:
+    options = {name.lower(): value for name, value in request.get("formatOptions", {}).items()}
+    if any(name not in _HARMLESS and not name.startswith("spark.commitlog.") for name in options):
+        return False
+    if options.get("compression", "none").lower() not in _COMPRESSIONS:
+        return False
     try:
-        return nullable(load_schema(schema))
-    except (CorruptRecord, NotSupported):
-        return None  # intervals and the like: only Spark itself reads them
+        OUTPUT_FORMATS["json"].check(columns.arrow())
+    except NotSupported:
+        return False
+    return True
 
 
-def _merged(columns: StructType, state: State) -> str:
-    """Return the schema of the output after rows with `columns` are added."""
+def _merged(columns: OutputColumns, state: State) -> str:
+    """Return the schema of the output after rows with `columns` are added; raise if they do not fit."""
     if state.schema is None:
-        return dump_schema(columns)
-    existing = load_schema(state.schema)
-    merged = merge_schemas(state.schema, dump_schema(columns))
+        return columns.dump()
+    existing = OutputColumns.parse(state.schema)
+    if state.files and existing.unknown is None and columns.unknown is not None:
+        raise NotSupported(
+            f"the output has the columns {existing}, and no record can tell what is in files of Spark's"
+            f" writer of {columns.unknown or 'another format'} with these options: no reader of the log"
+            " could read the output any more. Nothing was written: append the rows as Parquet, or with"
+            " format('commitlog') and option fileFormat, or overwrite the output"
+        )
+    if not state.files and existing.unknown != columns.unknown:
+        return columns.dump()
+    merged = existing.merged(columns)
     if merged is None:
         raise ConfigurationError(
-            f"the output has the columns {existing.simpleString()}, but the rows to append have"
-            f" {columns.simpleString()}, and no reader can read both: cast them, or overwrite the output"
+            f"the output has the columns {existing}, but the rows to append have {columns}, and no"
+            " reader can read both: cast them, or overwrite the output"
         )
-    return merged
-
-
-def _column_names(schema: str) -> list[str]:
-    return [field["name"] for field in json.loads(schema)["fields"]]
+    return state.schema if merged == existing else merged.dump()
 
 
 def _folded(name: str, case_sensitive: bool) -> str:
@@ -512,15 +544,10 @@ def _with_strings(schema: str, names: Iterable[str], case_sensitive: bool) -> st
 
     Spark writes no file, and no directory, for a job without rows.
     """
-    known = _spellings(_column_names(schema), case_sensitive)
+    columns = OutputColumns.parse(schema)
+    known = _spellings(columns.names, case_sensitive)
     added = [name for name in names if _folded(name, case_sensitive) not in known]
-    if not added:
-        return schema
-    value = json.loads(schema)
-    value["fields"] += json.loads(StructType([StructField(n, StringType()) for n in added]).json())[
-        "fields"
-    ]
-    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+    return columns.with_strings(added).dump() if added else schema
 
 
 def _check_partitioning(there: Sequence[str] | None, names: Sequence[str], case_sensitive: bool) -> None:
@@ -539,16 +566,20 @@ def _check_partitioning(there: Sequence[str] | None, names: Sequence[str], case_
 def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:
     """Return `job` with the partition columns in its paths, as strings if their type is unknown.
 
-    Raises `NotSupported` if the type is known and readers would not read the same values.
+    Raises `NotSupported` if the type is known and readers would not read the same values, or if the
+    columns are known and the name of a file does not tell its format.
     """
     if job.schema is None or not files:
         return job
-    columns = load_schema(job.schema)
-    kinds = arrow_schema(columns)
+    columns = OutputColumns.parse(job.schema)
+    if columns.unknown is None:
+        for file in files:
+            output_format_of(file.staged.path)
+    kinds = columns.readable()
     for partition in {tuple(file.partition.items()) for file in files}:
         check_spelling(dict(partition), kinds)
-    added = [StructField(name, StringType()) for name in files[0].partition if name not in columns.names]
-    return evolve(job, schema=dump_schema(StructType([*columns, *added]))) if added else job
+    known = columns.with_strings(files[0].partition)
+    return job if known == columns else evolve(job, schema=known.dump())
 
 
 def _make_room(cache: dict[K, V]) -> None:

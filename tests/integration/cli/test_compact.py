@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -65,10 +67,32 @@ def test_small_files_are_merged(tmp_path: Path, visibility: Visibility) -> None:
 def test_json_has_the_version_and_the_numbers_of_files(tmp_path: Path) -> None:
     """--json prints the version, and the numbers of new and of replaced files."""
     url = filled(tmp_path)
-    assert lines(run("output", "compact", url, "--json")) == [{"version": 4, "files": 3, "replaced": 9}]
-    assert lines(run("output", "compact", url, "--json")) == [
-        {"version": None, "files": 0, "replaced": 0}
-    ]
+    for version, files, replaced in ((4, 3, 9), (None, 0, 0)):
+        assert lines(run("output", "compact", url, "--json")) == [
+            {"version": version, "files": files, "replaced": replaced, "left_out": []}
+        ]
+
+
+def test_files_that_a_merged_one_could_not_replace_are_named(tmp_path: Path) -> None:
+    """A file with a column that its record lacks stays, and so do all of its values."""
+    url = filled(tmp_path, jobs=2)
+    with commitlog.connect(url) as store:
+        output = Output(store)
+        job = output.begin()
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"v": [4], "extra": ["kept"]}), sink)
+        name = job.file_name(0, suffix=".snappy.parquet")
+        file = evolve(
+            output.stage(job, f"k=a/{name}", sink.getvalue().to_pybytes()), partition={"k": "a"}
+        )
+        output.commit(job, [file])
+    why = f"'k=a/{name}' has a column 'extra' of type string, which a new file could not keep"
+    assert run("output", "compact", url).stdout == (
+        f"left out: k=a/{name}: {why}\nversion 4: 6 files merged into 3\n"
+    )
+    [answer] = lines(run("output", "compact", url, "--json"))
+    assert (answer["version"], answer["left_out"]) == (None, [{"path": f"k=a/{name}", "why": why}])
+    assert pq.read_table(f"{url}/k=a/{name}", partitioning=None)["extra"].to_pylist() == ["kept"]
 
 
 def test_a_compaction_that_is_committed_does_not_fail(

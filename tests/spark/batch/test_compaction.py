@@ -24,7 +24,7 @@ from commitlog.files import StoredObject, output_format_of
 from commitlog.outputs import CommitRecord, Job, Output, StagedFile, Visibility
 from commitlog.outputs.compaction import Group
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
-from commitlog.spark.compaction import Stage, compact_output, rewrite
+from commitlog.spark.compaction import Rewritten, Stage, compact_output, rewrite
 from commitlog.spark.schema import dump_schema, nullable
 from commitlog.spark.targets.output import WriteOptions
 from commitlog.stores.memory import MemoryStore
@@ -72,7 +72,7 @@ def rows(*keys: str | None, first: int = 0) -> pa.RecordBatch:
 def one_by_one(output: Output) -> Stage:
     """Return a stage that rewrites the groups one after another in this process."""
 
-    def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
+    def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[Rewritten]:
         return [rewrite(output, job, n, group, schema) for n, group in enumerate(groups)]
 
     return stage
@@ -211,7 +211,7 @@ def meanwhile(output: Output, happens: Callable[[int], object]) -> tuple[Stage, 
     """Return a stage that calls `happens` after staging, and the list of the numbers of its calls."""
     calls: list[int] = []
 
-    def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
+    def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[Rewritten]:
         calls.append(len(calls))
         files = one_by_one(output)(job, groups, schema)
         happens(calls[-1])
@@ -263,7 +263,7 @@ def test_a_file_that_is_gone_before_it_is_read_is_planned_again(output: Output) 
     add(output, rows("b"))
     calls: list[int] = []
 
-    def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
+    def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[Rewritten]:
         calls.append(1)
         if len(calls) == 1:
             overwrite(output, "c", "d")

@@ -29,6 +29,7 @@ from commitlog.outputs import Output
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.publishing import Publisher
 from commitlog.spark.committer.jobs import JobCommitter, settings
+from commitlog.tabular.columns import OutputColumns
 from support.committer_jobs import Directory, Driver, agent
 from support.outputs import Death
 
@@ -459,8 +460,8 @@ def columns(place: Directory) -> list[str]:
 
 def run(jobs: JobCommitter, place: Directory, *names: str, **options: Any) -> None:
     """Commit a job with columns and these files."""
-    job = Driver.begin(jobs, place, schema=SCHEMA, **options)
-    job.write(*names)
+    job = Driver.begin(jobs, place, schema=SCHEMA, file_format="parquet", **options)
+    job.write(*names, suffix=".parquet")
     jobs.commit(job.request())
 
 
@@ -554,3 +555,88 @@ def test_a_staging_directory_that_cannot_be_removed_is_left(
     with connect(str(place.path)) as store:
         assert Output(store).gc(older_than=0).removed == 1
     assert rows(place) == ["a"]
+
+
+def text_of(**columns: str) -> str:
+    """Return columns in Spark's notation."""
+    fields = [{"metadata": {}, "name": n, "nullable": False, "type": k} for n, k in columns.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def add(place: Directory, jobs: JobCommitter, name: str, file_format: str, **columns: str) -> None:
+    """Append a file of a format."""
+    job = Driver.begin(jobs, place, schema=text_of(**columns), file_format=file_format)
+    job.files.append(place.write(job.answer, f"{name}-{job.attempt}-0.{file_format}", name.encode()))
+    jobs.commit(job.request())
+
+
+def described(place: Directory) -> OutputColumns:
+    """Return the columns in the last commit record."""
+    with connect(str(place.path)) as store:
+        schema = Output(store).snapshot().schema
+    assert schema is not None
+    return OutputColumns.parse(schema)
+
+
+def test_a_record_has_types_that_spark_alone_has(place: Directory, new_agent: NewAgent) -> None:
+    """An append with another type is refused, whatever the type; an overwrite replaces all columns."""
+    jobs = new_agent()
+    add(place, jobs, "a", "parquet", id="integer", a="long")
+    for kind in ("interval second", "variant", "void"):
+        with pytest.raises(ConfigurationError, match="no reader can read both: cast them"):
+            Driver.begin(jobs, place, schema=text_of(a=kind), file_format="parquet")
+    add(place, jobs, "b", "parquet", id="integer", more="variant")
+    assert described(place).names == ["id", "a", "more"]
+    assert str(described(place)) == "struct<id:int,a:bigint,more:variant>"
+    job = Driver.begin(jobs, place, replaced=[""], schema=text_of(a="variant"), file_format="orc")
+    jobs.commit(job.request())
+    assert str(described(place)) == "struct<a:variant>"
+
+
+@pytest.mark.parametrize("name", ["csv", "text", "avro"])
+def test_a_record_says_that_columns_are_unknown(
+    place: Directory, new_agent: NewAgent, name: str
+) -> None:
+    """Files that do not tell their columns are not added to others; alone, they have names."""
+    jobs = new_agent()
+    add(place, jobs, "a", name, a="long")
+    add(place, jobs, "b", name, a="string", b="long")
+    add(place, jobs, "c", "parquet", c="long")
+    assert described(place) == OutputColumns.unknown_of(name, ["a", "b", "c"])
+    replacing = Driver.begin(jobs, place, replaced=[""], schema=text_of(a="long"), file_format="parquet")
+    replacing.files.append(place.write(replacing.answer, f"d-{replacing.attempt}-0.parquet", b"d"))
+    jobs.commit(replacing.request())
+    assert described(place).unknown is None
+    with pytest.raises(NotSupported, match=f"writer of {name} .* Nothing was written"):
+        Driver.begin(jobs, place, schema=text_of(a="long"), file_format=name)
+    assert Driver.begin(jobs, place, replaced=[""], schema=text_of(a="long"), file_format=name)
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ({}, True),
+        ({"path": "x", "Compression": "GZIP", "spark.commitlog.jobId": "1"}, True),
+        ({"compression": "deflate"}, False),
+        ({"dateFormat": "yyyy"}, False),
+        ({"lineSep": "|"}, False),
+    ],
+)
+def test_json_is_known_unless_an_option_changes_it(
+    place: Directory, new_agent: NewAgent, given: dict[str, str], known: bool
+) -> None:
+    """Spark's JSON writer spells values as readers of the log do, by default."""
+    jobs, schema = new_agent(), text_of(a="long")
+    job = Driver.begin(jobs, place, schema=schema, file_format="json", format_options=given)
+    jobs.commit(job.request())
+    assert (described(place).unknown is None) == known
+
+
+def test_a_file_whose_name_tells_no_format_is_refused(place: Directory, new_agent: NewAgent) -> None:
+    """Readers of the log could not read the output any more; nothing was added."""
+    jobs = new_agent()
+    job = Driver.begin(jobs, place, schema=text_of(a="long"), file_format="json")
+    job.files.append(place.write(job.answer, f"a-{job.attempt}-0.json.deflate", b"a"))
+    with pytest.raises(NotSupported, match="does not tell its format"):
+        jobs.commit(job.request())
+    assert versions(place) == 0

@@ -99,7 +99,10 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         request.put("table", committerOptions(Statement.optionsOfTable(path)));
         Map statement = Statement.optionsOfStatement(path);
         request.put("statement", statement == null ? null : committerOptions(statement));
-        request.put("schema", conf.get(SCHEMA));
+        String schema = conf.get(SCHEMA);
+        request.put("schema", schema == null ? Statement.schemaOfFiles(path) : schema);
+        request.put("format", Statement.format(path));
+        request.put("formatOptions", Statement.optionsOfFormat(path));
         request.put("replaced", replaced);
         request.put("dynamic", Boolean.valueOf(dynamic));
         request.put("partition", Statement.partitionColumns(path));

@@ -3,9 +3,11 @@ package io.commitlog;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
@@ -16,6 +18,9 @@ import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.command.CreateDataSourceTableAsSelectCommand;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
 
 /** The SQL statement that runs in this thread and writes to an output. */
 final class Statement {
@@ -75,6 +80,44 @@ final class Statement {
             names.add(((Attribute) column).name());
         }
         return names;
+    }
+
+    /** Returns the columns of the files for `output` in Spark's JSON; null if no statement tells them. */
+    static String schemaOfFiles(String output) {
+        InsertIntoHadoopFsRelationCommand insert = writing(output);
+        if (insert == null) {
+            return null;
+        }
+        Set inPath = new HashSet();
+        for (Object column : Scala.list(insert, "partitionColumns")) {
+            inPath.add(((Attribute) column).exprId());
+        }
+        List fields = new ArrayList();
+        for (Object each : Scala.list(insert, "outputColumns")) {
+            Attribute column = (Attribute) each;
+            if (!inPath.contains(column.exprId())) {
+                fields.add(new StructField(
+                    column.name(), column.dataType(), column.nullable(), column.metadata()));
+            }
+        }
+        return DataTypes.createStructType(fields).json();
+    }
+
+    /** Returns the format of the files for `output`, such as csv; null if no statement tells it. */
+    static String format(String output) {
+        InsertIntoHadoopFsRelationCommand insert = writing(output);
+        if (insert == null) {
+            return null;
+        }
+        Object format = insert.fileFormat();
+        return format instanceof DataSourceRegister
+            ? ((DataSourceRegister) format).shortName() : format.getClass().getName();
+    }
+
+    /** Returns the options of the format of the files for `output`. */
+    static Map optionsOfFormat(String output) {
+        InsertIntoHadoopFsRelationCommand insert = writing(output);
+        return insert == null ? new HashMap() : new HashMap(Scala.map(insert.options()));
     }
 
     /** Returns the options of the table of `output`; empty if `output` belongs to no table. */
