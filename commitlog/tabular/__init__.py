@@ -2,7 +2,8 @@
 
 * `output_job`: a job that several processes write and one commits; start with `OutputWriter`
 * `task_files`: the files of one task of a job
-* `schema`: the columns of an output in commit records and in Arrow, and checks that rows fit
+* `columns`: the columns of an output, as commit records keep them
+* `schema`: the columns of rows, and checks that they fit an output
 * `partitions`: partition columns as directories
 * `heartbeat`: heartbeats of running jobs
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -188,12 +188,12 @@ class OutputColumns:
                 return None
         return evolve(self, fields=(*self.fields, *added)) if added else self
 
-    def with_strings(self, names: Iterable[str]) -> OutputColumns:
+    def with_strings(self, names: Collection[str]) -> OutputColumns:
         """Return the columns, and a string column for each further one of `names`."""
         strings = [{"metadata": {}, "name": n, "nullable": True, "type": "string"} for n in names]
         added = [each for each in strings if each["name"] not in self.names]
         if self.unknown is not None:
-            return OutputColumns.unknown_of(self.unknown, [*self.names, *(n["name"] for n in added)])
+            return OutputColumns.unknown_of(self.unknown, dict.fromkeys([*self.names, *names]))
         return evolve(self, fields=(*self.fields, *added)) if added else self
 
     def __str__(self) -> str:

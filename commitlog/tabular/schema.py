@@ -241,4 +241,6 @@ def merge_schemas(first: str, second: str) -> str | None:
     """
     known = OutputColumns.parse(first)
     merged = known.merged(OutputColumns.parse(second))
-    return first if merged == known else merged and merged.dump()
+    if merged is None:
+        return None
+    return first if merged == known else merged.dump()

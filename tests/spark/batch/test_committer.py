@@ -16,8 +16,9 @@ from commitlog import connect
 from commitlog.errors import NotSupported
 from commitlog.outputs import Output
 from commitlog.outputs.records import AbortRecord
-from commitlog.spark import configure, write
+from commitlog.spark import compact, configure, read, write
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
+from commitlog.tabular.columns import OutputColumns
 from support.agent import agent_interpreter, trapped
 from support.spark_jobs import Trap, retried_rows
 from support.spark_status import wait_for_tasks
@@ -89,7 +90,16 @@ def test_every_format_is_committed(session: SparkSession, tmp_path: Path, name: 
     numbers(session, 0, 9).write.format(name).save(str(path))
     read = session.read.format(name).schema("id BIGINT, k BIGINT, s STRING").load(str(path))
     assert sorted(row.id for row in read.collect()) == list(range(9))
-    assert len(output_at(path).snapshot().files) == len(list(path.glob("part-*"))) > 0
+    snapshot = output_at(path).snapshot()
+    assert len(snapshot.files) == len(list(path.glob("part-*"))) > 0
+    assert snapshot.schema is not None
+    columns = OutputColumns.parse(snapshot.schema)
+    assert (columns.names, columns.unknown) == (["id", "k", "s"], "csv" if name == "csv" else None)
+    if columns.unknown is None:
+        logged = session.read.format("commitlog").load(str(path))
+        assert sorted(logged.collect()) == sorted(read.collect())
+        with pytest.raises(Exception, match=r"NotSupported: the output has the columns struct<id"):
+            session.range(3).write.mode("append").option("header", True).csv(str(path))
 
 
 def test_partitions_are_kept_and_overwritten_one_by_one(session: SparkSession, tmp_path: Path) -> None:
@@ -382,6 +392,24 @@ def test_a_column_of_another_type_is_refused(session: SparkSession, tmp_path: Pa
     assert sorted((row.id, row.s or "") for row in read.collect()) == [
         (0, ""), (0, "x"), (1, ""), (1, "x"), (2, ""), (2, "x"),
     ]  # fmt: skip
+
+
+def test_types_of_spark_alone_are_kept(session: SparkSession, tmp_path: Path) -> None:
+    """They are in the log, are no other type, and a compaction leaves their files alone."""
+    path = str(tmp_path / "out")
+    session.range(1).selectExpr("id", "7L AS a").write.parquet(path)
+    interval = session.range(1, 2).selectExpr("id", "INTERVAL '1' SECOND AS a", "NULL AS n")
+    with pytest.raises(Exception, match="the rows to append have struct<id:bigint,a:interval second"):
+        interval.write.mode("append").parquet(path)
+    for _ in range(2):
+        interval.withColumnRenamed("a", "i").write.mode("append").parquet(path)
+    second = datetime.timedelta(seconds=1)
+    rows = [(0, 7, None, None), *[(1, None, second, None)] * 2]
+    assert compact(session, path) is None
+    assert sorted(session.read.format("commitlog").load(path).collect()) == rows
+    assert sorted(read(session, path).collect()) == rows
+    interval.write.mode("overwrite").parquet(path)
+    assert session.read.format("commitlog").load(path).collect() == [(1, second, None)]
 
 
 @pytest.mark.all
