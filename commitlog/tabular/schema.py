@@ -19,6 +19,7 @@ from commitlog.tabular.task_files import FileOptions
 
 __all__ = [
     "check_names",
+    "check_positions",
     "check_schema",
     "dump_schema",
     "fit_batch",
@@ -219,12 +220,18 @@ def check_schema(
             "CSV files know their columns by their order: select those of the rows to append in the"
             f" output's, {', '.join(names)}"
         )
+    if merged != before:
+        check_positions(files())
+    return merged
+
+
+def check_positions(files: Iterable[DataFile]) -> None:
+    """Raise `ConfigurationError` if an output with `files` cannot get another column."""
     csv = tuple(OUTPUT_FORMATS["csv"].compressions.values())
-    if merged != before and any(file.path.endswith(csv) for file in files()):
+    if any(file.path.endswith(csv) for file in files):
         raise ConfigurationError(
             "the output has CSV files, which know their columns by their order: none can be added"
         )
-    return merged
 
 
 def merge_schemas(first: str, second: str) -> str | None:

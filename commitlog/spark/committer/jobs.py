@@ -50,6 +50,7 @@ from commitlog.stores.local.store import LocalStore
 from commitlog.tabular import send_heartbeats
 from commitlog.tabular.columns import OutputColumns
 from commitlog.tabular.partitions import check_spelling
+from commitlog.tabular.schema import check_positions
 from commitlog.urls import parse_store_url
 
 __all__ = ["JobCommitter", "settings"]
@@ -527,7 +528,11 @@ def _merged(columns: OutputColumns, state: State) -> str:
             f"the output has the columns {existing}, but the rows to append have {columns}, and no"
             " reader can read both: cast them, or overwrite the output"
         )
-    return state.schema if merged == existing else merged.dump()
+    if merged == existing:
+        return state.schema
+    if merged.unknown is None:
+        check_positions(state.files.values())
+    return merged.dump()
 
 
 def _folded(name: str, case_sensitive: bool) -> str:

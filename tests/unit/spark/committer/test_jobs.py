@@ -632,6 +632,18 @@ def test_json_is_known_unless_an_option_changes_it(
     assert (described(place).unknown is None) == known
 
 
+def test_files_of_csv_get_no_further_column(place: Directory, new_agent: NewAgent) -> None:
+    """The data source may have written some, whose columns are known by their order."""
+    with connect(str(place.path)) as store:
+        output = Output(store)
+        job = output.begin(schema=OutputColumns.of_spark(text_of(a="long")).dump())
+        output.commit(job, [output.stage(job, job.file_name(0, suffix=".csv"), b"1\n")])
+    jobs = new_agent()
+    add(place, jobs, "same", "parquet", a="long")
+    with pytest.raises(ConfigurationError, match="the output has CSV files"):
+        Driver.begin(jobs, place, schema=text_of(b="long"), file_format="parquet")
+
+
 def test_a_file_whose_name_tells_no_format_is_refused(place: Directory, new_agent: NewAgent) -> None:
     """Readers of the log could not read the output any more; nothing was added."""
     jobs = new_agent()
