@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import socket
-import subprocess
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.exit_status import Exit, print_error
+from commitlog.cli.job import Job
 from commitlog.cli.output import json_option, note, print_json, printable
 from commitlog.cli.parameters import DURATION
 from commitlog.cli.urls import without_credentials
@@ -102,6 +98,9 @@ def lock(
     token: a resource that refuses smaller tokens is safe even if this machine is suspended. Without such
     a resource, the lock is advisory.
 
+    On a terminal, COMMAND can read it, and Ctrl-Z stops both. The heartbeats stop, too: if the lock has
+    run out when they go on, COMMAND is killed as it stands.
+
     --break waits for the timeout x --skew-rate of the holder first, as any waiter does.
 
     \b
@@ -121,14 +120,14 @@ def lock(
     if bool(command) == (show or token is not None):
         raise click.UsageError("give a COMMAND after --, or --show, or --break TOKEN")
     settings = LockSettings(timeout=timeout, max_clock_skew_rate=skew_rate)
-    child = _Child()
+    job = Job(lambda: opened.renew())
     opened = _open(
         connection,
         url,
         name,
         settings=settings,
         holder=holder or f"{socket.gethostname()} {os.getpid()}",
-        on_lost=lambda lost: child.stop(lost, settings.margin / 2),
+        on_lost=lambda lost: job.end(lost, settings.margin / 2),
     )
     context = click.get_current_context()
     if show:
@@ -145,7 +144,7 @@ def lock(
         note(f"{printable(url)}: the lock is held{by}; the command was not run")
         context.exit(conflict_status)
     else:
-        context.exit(_run(opened, child, command, lost_status))
+        context.exit(_run(opened, job, command, lost_status))
 
 
 def _open(connection: Connection, url: str, name: str | None, **options: Any) -> Lock:
@@ -176,14 +175,11 @@ def _print_holder(holder: Holder | None, *, json: bool) -> None:
         click.echo(f"token {holder.token}, held by {printable(holder.description)}")
 
 
-def _run(opened: Lock, child: _Child, command: tuple[str, ...], lost_status: int) -> int:
+def _run(opened: Lock, job: Job, command: tuple[str, ...], lost_status: int) -> int:
     """Run the command under the lock; release the lock; return the exit status."""
     status = int(Exit.FAILED)
     try:
-        status = child.run(command, str(opened.token))
-    except KeyboardInterrupt:
-        child.end()
-        raise
+        status = job.run(command, {**os.environ, TOKEN_VARIABLE: str(opened.token)})
     except LockLost:  # before the command began; the release raises it again
         pass
     except OSError as error:
@@ -196,69 +192,3 @@ def _run(opened: Lock, child: _Child, command: tuple[str, ...], lost_status: int
             print_error(lost, status=Exit.UNKNOWN)
             status = lost_status
     return status
-
-
-@contextlib.contextmanager
-def _deferred_interrupts() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` at the end of the block, in place of any interrupt within it."""
-    numbers: list[int] = []
-    before = {}
-    if threading.current_thread() is threading.main_thread():  # only there are signals handled
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if callable(handler := signal.getsignal(number)):
-                before[number] = handler
-                signal.signal(number, lambda number, frame: numbers.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if numbers:
-        raise KeyboardInterrupt
-
-
-class _Child:
-    """The command that runs under the lock. `stop` may be called from another thread at any time."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lost: LockLost | None = None
-
-    def run(self, command: tuple[str, ...], token: str) -> int:
-        """Run the command to its end; return its exit status. Raises `OSError`, `LockLost`."""
-        with self._mutex:
-            if self._lost is not None:
-                raise self._lost
-            with _deferred_interrupts():  # or the process could be there without being known here
-                self._process = subprocess.Popen(
-                    command, env={**os.environ, TOKEN_VARIABLE: token}, process_group=0
-                )
-        status = self._process.wait()
-        return 128 - status if status < 0 else status
-
-    def stop(self, lost: LockLost, grace: float) -> None:
-        """Stop the command because the lock was lost: SIGTERM, and SIGKILL after `grace` seconds."""
-        with self._mutex:
-            self._lost = lost
-        self._signal(signal.SIGTERM)
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(grace)
-            self._signal(signal.SIGKILL)
-
-    def end(self) -> None:
-        """Pass an interrupt on, and wait for the command; it is killed at the second interrupt."""
-        self._signal(signal.SIGTERM)
-        if self._process is not None:
-            try:
-                self._process.wait()
-            except KeyboardInterrupt:
-                self._signal(signal.SIGKILL)
-                self._process.wait()
-
-    def _signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process group of the command, of which descendants may be left."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)

@@ -94,21 +94,40 @@ def test_a_lock_that_is_lost_before_the_command_begins(
     assert not (tmp_path / "ran").exists()
 
 
-def test_an_interrupt_reaches_the_command(tmp_path: Path) -> None:
-    """The lock is released when the command has ended."""
-    script = 'trap "echo stopped; exit 0" TERM; echo ready; while :; do sleep 0.1; done'
-    process = subprocess.Popen(
-        _command(f"{tmp_path}/nightly", "--", "sh", "-c", script),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT"])
+def test_an_interrupt_reaches_the_command(name: str, tmp_path: Path) -> None:
+    """The lock is released when the command has ended. Without a shell, nothing stops it."""
+    process = _begin(
+        f'trap "echo stopped; exit 0" {name}; echo ready; while :; do sleep 0.1; done', tmp_path
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGTSTP)
+    os.kill(process.pid, signal.Signals[f"SIG{name}"])
     output, errors = process.communicate(timeout=120)
     assert (output, process.returncode) == ("stopped\n", 130), errors
     assert not _lock(tmp_path / "nightly").locked()
+
+
+def test_a_second_interrupt_kills_the_command(tmp_path: Path) -> None:
+    """It ends with its descendants."""
+    process = _begin("trap '' INT TERM; echo ready; sleep 300 & sleep 300; echo survived", tmp_path)
+    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, signal.SIGTERM)
+    output, errors = process.communicate(timeout=120)
+    assert (output, process.returncode) == ("", 130), errors
+
+
+def _begin(script: str, directory: Path) -> subprocess.Popen[str]:
+    """Run a script under a lock in a session of its own, until its first line."""
+    process = subprocess.Popen(
+        _command(f"{directory}/nightly", "--", "sh", "-c", script),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
 
 
 def test_a_lock_in_a_table_has_a_name(tmp_path: Path) -> None:
