@@ -34,9 +34,10 @@ from commitlog.stores.body import write_block
 
 __all__ = ["BaseFileSystem"]
 
-#: Options that fsspec passes to every file system, and that have no effect here.
+#: Options that fsspec passes to every file system, and that have no effect here. pandas opens a file
+#: again with ``anon`` after a `PermissionError`; its second error must be that of the store, too.
 _OF_FSSPEC = frozenset(
-    {"asynchronous", "listings_expiry_time", "loop", "max_paths", "use_listings_cache"}
+    {"anon", "asynchronous", "listings_expiry_time", "loop", "max_paths", "use_listings_cache"}
 )
 
 

@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import io
 import os
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -119,7 +120,8 @@ class WriteFile(AbstractBufferedFile):
     """An open file for writing, which appears complete when it is closed. Not thread-safe.
 
     In a transaction, the file appears when the transaction ends. It never appears if it is discarded, if
-    its ``with`` block ends with an exception, or if it is never closed.
+    its ``with`` block ends with an exception, or if it is never closed; nor if it is closed while an
+    exception is handled that was not when it was opened.
 
     Args:
         fs, path, mode, autocommit: as in fsspec.
@@ -134,6 +136,7 @@ class WriteFile(AbstractBufferedFile):
         self.target: Any = target
         self.exclusive = mode == "xb"
         self.data: Any = None
+        self._handled_before = sys.exception()
         self._writer = target.open_writer(overwrite=not self.exclusive)
         super().__init__(fs, path, mode, autocommit=autocommit)
 
@@ -165,10 +168,22 @@ class WriteFile(AbstractBufferedFile):
     def close(self) -> None:
         """Make the file, or leave that to the transaction.
 
+        Writers such as those of pyarrow and pandas close a file also when they failed. So while another
+        exception is handled than when the file was opened, the file is discarded, and that exception is
+        raised again. A ``finally`` raises it anyway, and an ``except`` does not take it for a success.
+
         Raises the errors of `Namespace.write`; no file was made then.
         """
         if self.closed:
             return
+        handled = sys.exception()
+        if handled is not None and handled is not self._handled_before:
+            self.discard()
+            handled.add_note(
+                f"{self.path!r} was closed while this exception was handled, and nothing was written. If"
+                " its content is complete, close it outside of the 'except' block"
+            )
+            raise handled
         self.closed = True
         try:
             if self.autocommit:

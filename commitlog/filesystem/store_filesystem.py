@@ -1,4 +1,8 @@
-"""File systems over plain stores: the fsspec protocols ``commitlog+s3``, ``+file`` and ``+memory``."""
+"""File systems over plain stores: the fsspec protocols ``commitlog+s3``, ``+file`` and ``+memory``.
+
+Each has a second name without the ``+``, because some tools, such as xarray, take a URL with one for the
+path of a local directory.
+"""
 
 from __future__ import annotations
 
@@ -290,7 +294,7 @@ class S3StoreFileSystem(StoreFileSystem):
     See `StoreFileSystem`. The options of S3 are those of `commitlog.connect`.
     """
 
-    protocol = "commitlog+s3"
+    protocol = ("commitlog+s3", "commitlogs3")
     root_marker = ""
     _scheme = "s3"
     _options = SERVICE_OPTIONS | SECRET_OPTIONS | OBJECT_OPTIONS
@@ -310,7 +314,7 @@ class MemoryStoreFileSystem(StoreFileSystem):
     commitlog.errors.AlreadyExists: there is an object at 'day=1/part-0' already; nothing was written
     """
 
-    protocol = "commitlog+memory"
+    protocol = ("commitlog+memory", "commitlogmemory")
     root_marker = ""
     _scheme = "memory"
 
@@ -324,7 +328,7 @@ class LocalStoreFileSystem(StoreFileSystem):
         storage_options: see `StoreFileSystem`.
     """
 
-    protocol = "commitlog+file"
+    protocol = ("commitlog+file", "commitlogfile")
     root_marker = "/"
     _scheme = "file"
 

@@ -23,6 +23,7 @@ from attrs import frozen
 from commitlog._util.background import Background
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
+from commitlog.commit import ConditionalStore
 from commitlog.commit.lease import HeldLease, Lease, RecordTable, break_lease
 from commitlog.commit.record import LeaseRecord
 from commitlog.errors import (
@@ -90,6 +91,7 @@ class Tenure:
         backoff: the retry policy of requests.
         new_id: makes ids that no other call ever uses.
         background: runs heartbeats, and watches the clock.
+        prepare: finds out how the records are written under conditions. It may take longer than a lease.
         on_lost: is called once for each loss, with the error, in the thread that noticed it.
     """
 
@@ -105,6 +107,7 @@ class Tenure:
         backoff: Backoff,
         new_id: Callable[[], str],
         background: Background,
+        prepare: Callable[[], None],
         on_lost: Callable[[LockLost], object],
     ) -> None:
         self._name = name
@@ -117,6 +120,7 @@ class Tenure:
         self._backoff = backoff
         self._new_id = new_id
         self._background = background
+        self._prepare = prepare
         self._on_lost = on_lost
         self._claims: dict[int, Lease] = {}
         self._seen: dict[int, HeldLease] = {}
@@ -191,7 +195,7 @@ class Tenure:
         """Acquire a slot within `timeout` seconds; return whether it is held.
 
         Zero means one try of each slot. The clock is looked at between requests, so the call may take as
-        long as the requests of a try take.
+        long as the requests of a try take, and the probe of a store that is not known yet.
 
         Raises:
             OutcomeUnknown: an answer was lost. The slot is not held, but a record may say so, and others
@@ -201,6 +205,7 @@ class Tenure:
         After an error of the background, the slot is released again.
         """
         give_up = self._clock.monotonic() + timeout
+        self._prepare()
         while True:
             pause = self.settings.test_interval
             for slot in range(len(self._keys)):
@@ -437,5 +442,6 @@ def open_tenure(
         backoff=backoff,
         new_id=new_id,
         background=background,
+        prepare=place.probe if isinstance(place, ConditionalStore) else lambda: None,
         on_lost=(lambda error: None) if on_lost is None else on_lost,
     )

@@ -105,8 +105,11 @@ def test_the_wheel_has_its_license_and_its_command(built: Built) -> None:
     assert classes == {
         "commitlog": "CommitlogFileSystem",
         "commitlog+file": "LocalStoreFileSystem",
+        "commitlogfile": "LocalStoreFileSystem",
         "commitlog+memory": "MemoryStoreFileSystem",
+        "commitlogmemory": "MemoryStoreFileSystem",
         "commitlog+s3": "S3StoreFileSystem",
+        "commitlogs3": "S3StoreFileSystem",
     }
 
 

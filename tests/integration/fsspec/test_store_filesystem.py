@@ -5,21 +5,25 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import pickle
 import re
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
+    AccessDenied,
     AlreadyExists,
     ConfigurationError,
     Conflict,
@@ -112,6 +116,8 @@ def test_fsspec_knows_the_protocols(fs: Any, top: str, kind: str) -> None:
         assert file.read() == b"rows"
     with fsspec.open(f"simplecache::{url}", **{f"commitlog+{kind}": options}) as file:
         assert file.read() == b"rows"
+    with fsspec.open(url.replace("+", "", 1), **options) as file:  # as xarray needs it
+        assert file.read() == b"rows"
     again = pickle.loads(pickle.dumps(fs))
     assert again.cat(url) == b"rows"
     again.close()
@@ -132,6 +138,106 @@ def test_wrong_options_are_refused_at_once() -> None:
     shown = repr(S3StoreFileSystem(secret_access_key="hidden", table=table))
     assert "leases" in shown
     assert "hidden" not in shown
+
+
+def test_pandas_raises_the_error_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a `PermissionError` it opens the file again, with another option."""
+    failing(monkeypatch, "begin_head", AccessDenied("by the policy"), AccessDenied("by the policy"))
+    with pytest.raises(AccessDenied, match="by the policy"):
+        pandas.read_csv("commitlog+memory://denied/a.csv")
+    MemoryStoreFileSystem.clear_instance_cache()
+
+
+# -- writers that fail -------------------------------------------------------------------------------
+
+
+def _compressed(fs: Any, path: str) -> None:
+    with fsspec.open(fs.unstrip_protocol(path), "wb", compression="gzip") as file:
+        file.write(bytes(100_000))
+        raise KeyError
+
+
+def _text(fs: Any, path: str) -> None:
+    with fsspec.open(fs.unstrip_protocol(path), "xt") as file:
+        file.write("half")
+        raise KeyError
+
+
+def _parquet(fs: Any, path: str) -> None:
+    table = pyarrow.table({"a": [1]})
+    with pyarrow.parquet.ParquetWriter(path, table.schema, filesystem=fs) as writer:
+        writer.write_table(table)
+        raise KeyError
+
+
+def _in_finally(fs: Any, path: str) -> None:
+    file = fs.open(path, "wb")
+    try:
+        file.write(b"half")
+        raise KeyError
+    finally:
+        file.close()
+
+
+def _wrapped(fs: Any, path: str) -> None:
+    with io.TextIOWrapper(fs.open(path, "wb")) as text:
+        text.write("half")
+        raise KeyError
+
+
+def _in_except(fs: Any, path: str) -> None:
+    # It may be whole, but nobody can tell. So the exception is not swallowed.
+    file = fs.open(path, "wb")
+    try:
+        raise KeyError
+    except KeyError:
+        file.close()
+
+
+@pytest.mark.parametrize("way", [_compressed, _text, _parquet, _in_finally, _wrapped, _in_except])
+def test_a_writer_that_fails_leaves_nothing(
+    way: Callable[[Any, str], None], memory: tuple[MemoryStoreFileSystem, str]
+) -> None:
+    """Also one that closes the file in any case. Its exception says so, and is no other."""
+    fs, top = memory
+    with pytest.raises(KeyError) as raised:
+        way(fs, f"{top}/half")
+    assert fs.find(top) == [f"{top}/first"]
+    assert uploads(fs, top) == []
+    assert way in (_compressed, _text) or "nothing was written" in raised.value.__notes__[0]
+
+
+def test_a_generator_that_is_not_finished_leaves_nothing(
+    memory: tuple[MemoryStoreFileSystem, str],
+) -> None:
+    """Its end is an exception, too."""
+    fs, top = memory
+
+    def writing() -> Iterator[None]:
+        file = fs.open(f"{top}/half", "wb")
+        try:
+            yield
+        finally:
+            file.close()
+
+    next(writing())
+    assert fs.find(top) == [f"{top}/first"]
+
+
+def test_a_file_that_is_opened_while_an_exception_is_handled(
+    memory: tuple[MemoryStoreFileSystem, str],
+) -> None:
+    """It is written, as a report of that exception is."""
+    fs, top = memory
+    try:
+        raise KeyError
+    except KeyError:
+        file = fs.open(f"{top}/report", "wb")
+        file.close()
+    assert fs.exists(f"{top}/report")
+
+
+# -- paths -------------------------------------------------------------------------------------------
 
 
 def test_paths_name_their_store(tmp_path: Path) -> None:

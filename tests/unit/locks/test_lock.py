@@ -6,9 +6,11 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from commitlog._util.background import Foreground
 from commitlog._util.retry import Backoff
@@ -29,6 +31,7 @@ from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores import MemoryStore
 from commitlog.stores.api import PutResult
+from commitlog.stores.body import Body
 from commitlog.tables import InFlight, Item, MemoryTable, TableCondition
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
@@ -135,6 +138,29 @@ def test_heartbeats_keep_it(make: Callable[..., Lock], clock: ManualClock) -> No
         assert not second.acquire(blocking=False)
     assert first.token == token
     assert first.expires == clock.monotonic() + 8
+
+
+class _Unproven(MemoryStore):
+    """A store whose conditions are probed first, with puts that take a second each."""
+
+    capabilities = evolve(MemoryStore.capabilities, enforced=False)
+
+    def put(self, path: str, data: Body, **options: Any) -> PutResult:
+        self._clock.sleep(1)
+        return super().put(path, data, **options)
+
+
+def test_a_lease_begins_when_its_store_is_known(clock: ManualClock) -> None:
+    """The probe of a store takes longer than a lease. No heartbeat waits for it."""
+    place = ConditionalStore(
+        _Unproven(clock=clock), clock=clock, open_executor=lambda: ThreadPoolExecutor(4)
+    )
+    lock = Lock(place, "lock", settings=SETTINGS, background=Foreground(), clock=clock)
+    assert lock.acquire(blocking=False)
+    assert clock.monotonic() > 2 * SETTINGS.timeout
+    for _ in range(2):
+        assert lock.expires - clock.monotonic() == SETTINGS.timeout - SETTINGS.margin - 1
+        assert lock.renew()
 
 
 def test_it_is_lost_if_heartbeats_stop(make: Callable[..., Lock], clock: ManualClock) -> None:
