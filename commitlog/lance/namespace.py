@@ -139,6 +139,9 @@ class CommitlogNamespace(LanceNamespace):
     answer that was lost makes neither a conflict nor a duplicate: Lance succeeds, or reports an unknown
     result and does not try again.
 
+    A pickled dataset loses its namespace, and commits by its URI. With a table of leases that is refused,
+    as are new tags and branches, which Lance writes itself; see docs/lance.md.
+
     Non-guarantees: see `TableVersions` and `Catalog`. Tags, and the properties of branches, are written
     by Lance itself, without this class. Lance reports an unknown result, too, for an error that proves
     that nothing happened, such as that of a store that is down. The log of this module has that error.
@@ -169,7 +172,12 @@ class CommitlogNamespace(LanceNamespace):
         own = {name: value for name, value in options.items() if not name.startswith(_STORAGE)}
         url = parse_store_url(root).with_options(own)
         self._storage = LanceStorage(
-            url, clock=clock or SystemClock(), extra=extra, session=session, client=client
+            url,
+            clock=clock or SystemClock(),
+            extra=extra,
+            leased=table is not None or commit not in ("auto", "native"),
+            session=session,
+            client=client,
         )
         self._store: ConditionalStore = connect(
             url,

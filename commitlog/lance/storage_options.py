@@ -27,6 +27,9 @@ class LanceStorage:
         url: URL of the store, ``s3://`` or ``file://``.
         clock: dates the expiry of temporary credentials.
         extra: options for Lance that replace computed ones.
+        leased: whether versions are created under leases. Then Lance's own conditional writes are turned
+            off: a dataset that was pickled has lost its namespace, and would commit by its URI, without
+            a lease, over the version of another writer.
         session, client: see `commitlog.connect`.
 
     Raises `ConfigurationError` for a store that Lance cannot reach.
@@ -38,6 +41,7 @@ class LanceStorage:
         *,
         clock: Clock,
         extra: Mapping[str, str],
+        leased: bool = False,
         session: Boto3Session | None = None,
         client: Boto3Client | None = None,
     ) -> None:
@@ -53,6 +57,8 @@ class LanceStorage:
         if url.scheme == "s3":
             self._aws = AwsSession(AwsOptions.from_url(url), session, client=client)
             self._fixed = _endpoint(self._aws, url.name)
+            if leased:
+                self._fixed["aws_conditional_put"] = "disabled"
 
     @property
     def root(self) -> str:

@@ -13,6 +13,9 @@ __all__ = ["ICEBERG"]
 
 _NEW = ("b", "new")
 
+#: Records remember one change, so that a few commits are too many.
+_SHORT = (("iceberg:REMEMBERED", "REMEMBERED = 32", "REMEMBERED = 1"),)
+
 ICEBERG: tuple[Mutant, ...] = (
     Mutant(
         name="pointer of an Iceberg table moved without a condition",
@@ -40,7 +43,7 @@ ICEBERG: tuple[Mutant, ...] = (
                 "if not _look(happened, unknown):\n    raise",
                 "if not _look(happened, unknown):\n    raise PreconditionFailed('not moved')",
             ),
-            limits=(("iceberg:REMEMBERED", "REMEMBERED = 32", "REMEMBERED = 1"),),
+            limits=_SHORT,
         ),
         setting=cataloguing(
             {"A": commit(ONE), "B": commit(ONE, times=2)},
@@ -99,7 +102,7 @@ ICEBERG: tuple[Mutant, ...] = (
                 "return None if self.version - since.version > REMEMBERED + 1 else False",
                 "return False",
             ),
-            limits=(("iceberg:REMEMBERED", "REMEMBERED = 32", "REMEMBERED = 1"),),
+            limits=_SHORT,
         ),
         setting=cataloguing(
             {"A": commit(ONE), "B": commit(ONE, times=2)},
@@ -111,6 +114,27 @@ ICEBERG: tuple[Mutant, ...] = (
             "A proxy sends A's commit twice and passes on the refusal of the second. Meanwhile so many"
             " commits followed that the pointer does not name A's any more."
         ),
+    ),
+    Mutant(
+        name="oldest locations of an Iceberg table kept instead of the newest",
+        where="iceberg.md#rules",
+        rule="a pointer remembers the last locations before the present one",
+        edit=Edit(("Pointer.moved", "[:REMEMBERED]", "[-REMEMBERED:]"), limits=_SHORT),
+        setting=cataloguing({"A": commit(ONE), "B": commit(ONE)}, commits=1),
+        caught="was replaced",
+        story=(
+            "A's pointer names an older location in place of the one before it. So a writer whose answer"
+            " was lost no longer finds its own commit."
+        ),
+    ),
+    Mutant(
+        name="oldest changes of the names of a catalog kept instead of the newest",
+        where="iceberg.md#rules",
+        rule="a record of names remembers the last changes",
+        edit=Edit(("Names.changed", "[:REMEMBERED]", "[-REMEMBERED:]"), limits=_SHORT),
+        setting=cataloguing({"A": rename(ONE, _NEW)}),
+        caught="is reported as done, but did not happen",
+        story="The record has an older change in place of A's, so nothing shows that A made it.",
     ),
     Mutant(
         name="Iceberg table renamed onto another one",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from commitlog.errors import (
     CorruptRecord,
     DirectoryNotEmpty,
     NotFound,
+    PreconditionFailed,
 )
 from commitlog.lance.catalog import Catalog
 from commitlog.oplog.torn_reads import TRIES
@@ -107,6 +110,44 @@ def test_the_root_is_neither_created_nor_dropped(catalog: Catalog) -> None:
         catalog.table([])
     with pytest.raises(ConfigurationError):
         catalog.declare(["t"], location="_catalog/x")
+
+
+@pytest.mark.parametrize(
+    ("make", "drop", "path"),
+    [
+        (Catalog.declare, Catalog.remove, "_catalog/t.json"),
+        (
+            lambda catalog, names: catalog.create_namespace(names, {}),
+            Catalog.drop_namespace,
+            "_catalog/t/",
+        ),
+    ],
+)
+def test_only_the_record_that_was_read_is_removed(
+    make: Callable[[Catalog, list[str]], object],
+    drop: Callable[[Catalog, list[str]], object],
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another client drops the name, and uses it again, before the record is removed."""
+    memory = MemoryStore()
+    numbers = count(1)
+    catalog, other = (
+        Catalog(ConditionalStore(memory), new_id=lambda: f"{next(numbers):012}") for _ in range(2)
+    )
+    make(catalog, ["t"])
+    real = MemoryStore.delete
+
+    def delete(self: MemoryStore, path: str, **options: Any) -> None:
+        monkeypatch.setattr(MemoryStore, "delete", real)
+        drop(other, ["t"])
+        make(other, ["t"])
+        real(self, path, **options)
+
+    monkeypatch.setattr(MemoryStore, "delete", delete)
+    with pytest.raises(PreconditionFailed):
+        drop(catalog, ["t"])
+    assert [info.path.startswith(path) for info in memory.list()] == [True]
 
 
 def test_a_damaged_record_is_reported(store: ConditionalStore, catalog: Catalog) -> None:

@@ -320,6 +320,24 @@ def test_lance_gets_endpoint_region_and_credentials() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "conditional"),
+    [
+        ({}, None),
+        ({"commit": "native"}, None),
+        ({"table": "memory://leases"}, "disabled"),
+        ({"commit": "lease", "table": "memory://leases"}, "disabled"),
+        ({"table": "memory://leases", "storage.aws_conditional_put": "etag"}, "etag"),
+    ],
+)
+def test_lance_writes_no_condition_itself_under_leases(
+    options: dict[str, str], conditional: str | None
+) -> None:
+    """A pickled dataset would commit by its URI. The user may choose otherwise."""
+    with CommitlogNamespace(S3, **KEYS, **options) as namespace:  # type: ignore[arg-type]
+        assert namespace._storage.options().get("aws_conditional_put") == conditional
+
+
 def test_credentials_that_a_session_refreshes_have_an_expiry() -> None:
     """So Lance asks for new ones in time."""
     session = botocore.session.Session()
