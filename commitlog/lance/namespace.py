@@ -139,8 +139,8 @@ class CommitlogNamespace(LanceNamespace):
     answer that was lost makes neither a conflict nor a duplicate: Lance succeeds, or reports an unknown
     result and does not try again.
 
-    A pickled dataset loses its namespace, and commits by its URI. With a table of leases that is refused,
-    as are new tags and branches, which Lance writes itself; see docs/lance.md.
+    A pickled dataset loses its namespace, and commits by its URI. With a table of leases, such commits
+    are refused, and new tags and branches, which Lance writes itself; see docs/lance.md.
 
     Non-guarantees: see `TableVersions` and `Catalog`. Tags, and the properties of branches, are written
     by Lance itself, without this class. Lance reports an unknown result, too, for an error that proves
