@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 from commitlog.errors import ConfigurationError, Unavailable
 from commitlog.testing.processes import ProcessOwner
 
-__all__ = ["Dynalite", "Juicefs", "Ministack", "Seaweedfs", "Server"]
+__all__ = ["Dynalite", "Juicefs", "Ministack", "S3Server", "Seaweedfs", "Server"]
 
 #: Below the kernel's range for outgoing connections, and so that `port + 10000` is as well: SeaweedFS
 #: puts its gRPC services there.
@@ -205,7 +205,9 @@ class Server(ProcessOwner):
         raise Unavailable(f"the test server {self._name} {what}. The end of its log:\n{tail}")
 
 
-class _S3Server(Server):
+class S3Server(Server):
+    """A server with S3."""
+
     def new_bucket(self) -> str:
         """Create an empty bucket and return its name, which was never used before."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
@@ -219,7 +221,7 @@ class _DynamoServer(Server):
         return f"table-{uuid.uuid4().hex[:12]}"
 
 
-class Ministack(_S3Server, _DynamoServer):
+class Ministack(S3Server, _DynamoServer):
     """ministack: S3, DynamoDB and more on one endpoint, in memory; needs the extra ``test``.
 
     It enforces every precondition but that of CopyObject. It takes any credentials, except for requests
@@ -247,7 +249,7 @@ class Ministack(_S3Server, _DynamoServer):
         }
 
 
-class Seaweedfs(_S3Server):
+class Seaweedfs(S3Server):
     """SeaweedFS: a real S3 store on disk, which checks signatures; needs the extra ``test``.
 
     It enforces every precondition, also that of CopyObject, but contended conditional puts take it
@@ -292,7 +294,7 @@ class Seaweedfs(_S3Server):
         return {"identities": [{"name": "test", "credentials": [credentials], "actions": actions}]}
 
 
-class Juicefs(_S3Server):
+class Juicefs(S3Server):
     """The S3 gateway of JuiceFS, which *silently ignores* preconditions; needs the extra ``test``.
 
     This is the kind of store that leases are for: eight of eight racing creators "win".

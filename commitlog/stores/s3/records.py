@@ -38,7 +38,8 @@ _METAS = (META, "x-goog-meta-")
 _VERSIONS = ("x-amz-version-id", "x-oss-version-id", "x-cos-version-id", "x-goog-generation")
 
 _NUMBER = re.compile("[0-9]{1,18}")
-_RANGE = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+#: S3Mock says "bytes 0--1/0" of an empty object.
+_RANGE = re.compile("bytes ([0-9]{1,18})-(-1|[0-9]{1,18})/([0-9]{1,18})")
 
 
 def no_etag(headers: Mapping[str, str]) -> str:
@@ -84,7 +85,7 @@ def range_data(
     if found is not None:
         first, last, size = map(int, found.groups())
         stop = size if end is None else min(end, size)
-        if (first, last + 1, len(data)) == (start, stop, stop - start):
+        if (first, last + 1, len(data)) == (start, stop, stop - start) or size == len(data) == 0:
             return object_data(path, headers, data, size)
     raise Unavailable(
         f"the answer to GET {path!r} was not used: it has {len(data)} bytes and says"
@@ -107,17 +108,22 @@ def put_result(path: str, headers: Mapping[str, str], etag: str | None = None) -
 def page(listing: Element, root: str) -> Page:
     """Return a page of a listing of objects, without what stands for empty directories."""
     name = _namer(listing, root)
-    objects = (
-        ObjectInfo(
-            path=name(row, "Key"),
-            size=_digits(row.findtext("Size", "0")),
-            etag=row.findtext("ETag", ""),
-            last_modified=iso_date(row.findtext("LastModified", "")),
-        )
+    rows = (
+        (name(row, "Key"), _digits(row.findtext("Size", "0")), row)
         for row in listing.iterfind("Contents")
     )
     # Consoles and file systems make empty objects "a/": they are not valid paths, and hold no data.
-    real = tuple(info for info in objects if info.size or info.path[-1:] not in ("", "/"))
+    # Of these, s3proxy lists neither size nor date.
+    real = tuple(
+        ObjectInfo(
+            path=path,
+            size=size,
+            etag=row.findtext("ETag", ""),
+            last_modified=iso_date(row.findtext("LastModified", "")),
+        )
+        for path, size, row in rows
+        if size or path[-1:] not in ("", "/")
+    )
     prefixes = tuple(name(row, "Prefix") for row in listing.iterfind("CommonPrefixes"))
     token = listing.findtext("NextContinuationToken") if _truncated(listing) else None
     if _truncated(listing) and not token:
@@ -200,7 +206,7 @@ def _digits(text: str) -> int:
 def _version(headers: Mapping[str, str]) -> str | None:
     # "null" is what a bucket calls all that was written while it kept no versions.
     found = (headers.get(name, "null") for name in _VERSIONS)
-    return next((version for version in found if version != "null"), None)
+    return next((version for version in found if version not in ("null", "")), None)
 
 
 def _truncated(listing: Element) -> bool:

@@ -90,7 +90,16 @@ _BULK = 1000
 #: Ends the name of each bucket of S3 Express One Zone, and of no other.
 _DIRECTORY_BUCKET = "--x-s3"
 _TRIES = 3
-#: First bytes of the body of a successful response, for requests where status 200 may be an error.
+#: An element that each valid answer has. boto3 does not look at the name of the root, and some servers
+#: use another one: rclone answers to the begin of an upload with ``InitiateMultipartUpload``.
+_SIGNS = MappingProxyType(
+    {
+        "InitiateMultipartUploadResult": "UploadId",
+        "ListBucketResult": "IsTruncated",
+        "ListMultipartUploadsResult": "IsTruncated",
+        "VersioningConfiguration": "Status",
+    }
+)
 _PUBLISHED = frozenset({"CompleteMultipartUploadResult", "CopyObjectResult"})
 
 
@@ -242,9 +251,10 @@ class S3Store(ObjectStore):
         request = Request("GET", key, headers=headers)
         for _ in range(_TRIES):
             response = self._bucket.fetch(request, accept=_is_416, flaw=no_etag)()
-            if response.status == 206:
-                return range_data(path, response.headers, response.body, start, end)
             if response.status != 416:
+                # rclone sends a part of the object with status 200.
+                if response.status == 206 or "content-range" in response.headers:
+                    return range_data(path, response.headers, response.body, start, end)
                 # Sliced, for a server that does not know ranges.
                 data = response.body if whole else response.body[start:end]
                 return object_data(path, response.headers, data, len(response.body))
@@ -475,7 +485,7 @@ class S3Store(ObjectStore):
         """Return what `read` takes out of the answer to a request that may be repeated."""
         answer = parse(self._bucket.fetch(request)().body)
         problem = ""
-        if answer is not None and answer.tag == tag:
+        if answer is not None and _is(answer, tag, _SIGNS[tag]):
             try:
                 return read(answer)
             except ValueError as error:
@@ -488,7 +498,7 @@ class S3Store(ObjectStore):
     def _published(self, request: Request, response: Response, path: str) -> PutResult:
         # These two send 200 before they know how it ends: see CopyObject and CompleteMultipartUpload.
         answer = parse(response.body)
-        if answer is None or answer.tag not in _PUBLISHED:
+        if answer is None or not any(_is(answer, tag, "ETag") for tag in _PUBLISHED):
             raise self._bucket.fault(request, response)
         return self._written(request, response, path, answer.findtext("ETag"))
 
@@ -530,6 +540,11 @@ class S3Store(ObjectStore):
             except CommitError as error:
                 failures[key] = error
         return failures
+
+
+def _is(answer: Element, tag: str, sign: str) -> bool:
+    """Return whether an answer is a `tag`, by its name or else by the child that each has."""
+    return answer.tag == tag or (answer.tag != "Error" and answer.find(sign) is not None)
 
 
 def _is_404(response: Response) -> bool:

@@ -31,7 +31,8 @@ def parse(body: bytes) -> ElementTree.Element | None:
     '1'
     """
     try:
-        root = ElementTree.fromstring(body)
+        # White space that keeps a connection alive may precede the declaration.
+        root = ElementTree.fromstring(body.lstrip())
     except (ElementTree.ParseError, ValueError, LookupError):  # the last two: of its encoding
         return None
     for element in root.iter():
@@ -46,9 +47,11 @@ def error_of(body: bytes) -> tuple[str, str]:
     ('NoSuchKey', 'gone')
     """
     root = parse(body) if body else None
+    if root is not None and root.tag == "ErrorResponse":
+        root = root.find("Error")
     if root is None or root.tag != "Error":
         return "", ""
-    return root.findtext("Code", ""), root.findtext("Message", "")
+    return root.findtext("Code", "").strip(), root.findtext("Message", "").strip()
 
 
 def complete_body(etags: Sequence[str]) -> bytes:
@@ -82,12 +85,17 @@ def refused_rows(root: ElementTree.Element) -> Iterator[tuple[str, str, str]]:
 
 
 def iso_date(text: str) -> float:
-    """Return the epoch seconds of an XML date.
+    """Return the epoch seconds of an XML date, in any form that boto3 reads. Raises `ValueError`.
 
-    >>> iso_date("2026-11-21T10:00:00.500Z")
-    1795255200.5
+    >>> iso_date("2026-11-21T10:00:00.500Z"), iso_date("Sat, 21 Nov 2026 10:00:00 GMT")
+    (1795255200.5, 1795255200.0)
     """
-    moment = datetime.datetime.fromisoformat(text)
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        from botocore.utils import parse_timestamp
+
+        moment = parse_timestamp(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return moment.timestamp()
