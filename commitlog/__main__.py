@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import FrameType
+
+from commitlog._util.interrupts import interrupt
 
 __all__ = ["main"]
 
@@ -16,15 +17,15 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command that the arguments name, and exit with its status.
 
-    SIGTERM and SIGHUP end the command as Ctrl-C does: it undoes the changes that can be undone. A signal
-    that was ignored when the process started, as under nohup(1), stays ignored. If standard error is
-    closed, messages are dropped.
+    SIGTERM and SIGHUP end the command as Ctrl-C does: it undoes the changes that can be undone, for 30 s
+    at most. A signal that was ignored when the process started, as under nohup(1), stays ignored. If
+    standard error is closed, messages are dropped.
     """
     if sys.stderr is None:  # the next opened file would get its number
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, interrupt)
     try:
         from commitlog.cli import main as command
 
@@ -32,10 +33,6 @@ def main() -> None:
     except KeyboardInterrupt:  # in the midst of imports; commands see to it themselves
         print("commitlog: interrupted before anything was done", file=sys.stderr)
         sys.exit(130)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
