@@ -18,6 +18,7 @@ from sim.outputs.actions import (
     recover,
     stage_late,
     write_again,
+    write_below,
 )
 
 __all__ = ["OUTPUT_COMMITS"]
@@ -137,6 +138,44 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         story=(
             "The driver dies after the commit point, and another program writes a file with the old "
             "name. The recovery removes it: rows that are newer than the job are lost."
+        ),
+    ),
+    Mutant(
+        name="rows of an output below removed without its log",
+        where="outputs.md#foreign-files",
+        rule="a job that replaces rows of an output below it does so through its log",
+        edit=Edit(
+            (
+                "Publisher.replace",
+                "self._replace_below(directory, named, record.attempt)",
+                "gone += named",
+            )
+        ),
+        setting=writing({"A": drive("j", mode="overwrite")}, below=("p=x",)),
+        caught="the log of p=x names files that are gone",
+        story="Readers of the log of the partition look for files that do not exist any more.",
+    ),
+    Mutant(
+        name="rows of an output below replaced that came later",
+        where="outputs.md#foreign-files",
+        rule="rows that others add to an output below after the commit point stay",
+        edit=Edit(
+            (
+                "Output._replace_below",
+                "left = [path for path in state.files if path in old]",
+                "left = list(state.files)",
+            )
+        ),
+        setting=writing(
+            {"A": drive("j", mode="overwrite"), "B": write_below("p=x"), "R": recover()},
+            Fault.CRASHED,
+            after={"B": 5, "R": 10},
+            below=("p=x",),
+        ),
+        caught="was deleted, but no job replaces it",
+        story=(
+            "The driver dies after the commit point, and another job adds rows to the partition by its "
+            "path. The recovery removes them: rows that are newer than the job are lost."
         ),
     ),
     Mutant(

@@ -352,6 +352,20 @@ def write_again(name: str) -> Program:
     return program
 
 
+def write_below(directory: str) -> Program:
+    """Commit a job to the output in a directory below, as a job does that writes there by path."""
+
+    def program(client: Client) -> None:
+        with client.tolerate("below"):
+            other = client.output._below(directory)
+            job = other.begin()
+            path = job.file_name(0)
+            other.commit(job, [other.stage(job, path, b"rows by path that came later", rows=1)])
+            client.report("below")
+
+    return program
+
+
 def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> Program:
     """Recover `times` times, `every` seconds."""
 

@@ -7,6 +7,7 @@ breaks an invariant, whichever client requested it. The truth reads stored recor
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -127,6 +128,9 @@ class Truth:
         seen: files that ever existed.
         foreign: existing files of other programs, relative to the output, with their etags.
         foreign_paths: paths that ever had such files.
+        below: directories of other outputs below it, whose own records are not judged. The files that
+            they have at the beginning are foreign, with the etag ""; files of later jobs are `newer`.
+        newer: files of outputs below that no job of this output may replace.
         denied: attempts that a caller knows not to be committed, with the error that it got.
         shared: attempts that several callers commit.
         last_signs: the time of each attempt's last sign of life by the server's clock: it began an
@@ -152,6 +156,8 @@ class Truth:
     seen: set[str] = field(factory=set)
     foreign: dict[str, str] = field(factory=dict)
     foreign_paths: set[str] = field(factory=set)
+    below: tuple[str, ...] = ()
+    newer: set[str] = field(factory=set)
     denied: dict[str, str] = field(factory=dict)
     shared: set[str] = field(factory=set)
     last_signs: dict[str, float] = field(factory=dict)
@@ -216,6 +222,21 @@ class Truth:
         result = MemoryStore.put(self.server, TOP + name, data)
         self.foreign_paths.add(name)
         self.foreign[name] = result.etag
+
+    def adopt(self, directory: str, paths: Iterable[str]) -> None:
+        """Record the files at these paths of the output in `directory` as foreign ones."""
+        names = [f"{directory}/{path}" for path in paths]
+        self.newer.difference_update(names)
+        self.foreign_paths.update(names)
+        self.foreign.update(dict.fromkeys(names, ""))
+
+    def check_below(self, directory: str, paths: Iterable[str]) -> None:
+        """Check the files of the output in `directory`, according to its log."""
+        names = {f"{directory}/{path}" for path in paths}
+        there = {info.path.removeprefix(TOP) for info in self.server.list(TOP + directory)}
+        assert names <= there, f"the log of {directory} names files that are gone"
+        assert self.newer <= names, f"the log of {directory} has lost files that came later"
+        assert names - self.newer <= self.foreign.keys()
 
     def check_committed(
         self, error: JobAlreadyCommitted | PublishIncomplete, attempt: str | None = None
@@ -334,7 +355,7 @@ class Truth:
     def stored(self, path: str, data: bytes) -> None:
         """Record that an object was put."""
         name = path.removeprefix(TOP)
-        if name.startswith(_MAGIC):
+        if name.startswith(_MAGIC) or self._is_of_below(name):
             return
         self.sign(path)
         if _READY.fullmatch(name):
@@ -351,6 +372,9 @@ class Truth:
     def published(self, staged: Staged, nonce: str | None, data: bytes) -> None:
         """Record that an upload became visible."""
         name = staged.path.removeprefix(TOP)
+        if self._is_of_below(name):
+            self.newer.add(name)
+            return
         if name.startswith(_HIDDEN):
             self._appeared(name)
             return
@@ -367,7 +391,7 @@ class Truth:
     def dropped(self, path: str, upload_id: str) -> None:
         """Record that an existing upload was aborted, but not by its own writer."""
         name = path.removeprefix(TOP)
-        if name.startswith("_") and not name.startswith(_HIDDEN):
+        if (name.startswith("_") and not name.startswith(_HIDDEN)) or self._is_of_below(name):
             return
         attempt = _attempt_of(name)
         if commit := self.commits.get(attempt):
@@ -380,7 +404,8 @@ class Truth:
     def deleted(self, path: str) -> None:
         """Record that an existing object was deleted."""
         name = path.removeprefix(TOP)
-        if name.startswith(_NOTES):
+        assert name not in self.newer, f"{path} was deleted, but no job replaces it"
+        if name.startswith(_NOTES) or self._is_of_below(name):
             return
         if name.startswith(_MAGIC):
             decided = {*self.commits, *self.aborted}
@@ -409,6 +434,14 @@ class Truth:
             self._file_deleted(name)
 
     # inside
+
+    def _is_of_below(self, name: str) -> bool:
+        """Return whether a path is in the log of an output below, or of a job of such an output."""
+        if not name.startswith(self.below) or name in self.foreign_paths:
+            return False
+        tag = hashlib.sha256(self.server.key(f"{TOP}_commitlog").encode()).hexdigest()[:8]
+        in_log = "/_commitlog/" in name or name.endswith("/_SUCCESS")
+        return in_log or not _attempt_of(name).startswith(tag)
 
     def _is_refused(self, job_id: str) -> bool:
         """Return whether the job, its batch or a later batch of its stream is committed."""

@@ -36,6 +36,7 @@ from sim.outputs.actions import (
     read,
     recover,
     write_again,
+    write_below,
 )
 from sim.outputs.random_world import seeded_world
 from sim.outputs.world import world_of
@@ -101,6 +102,19 @@ SMALL = [
         faults=CRASH,
         expected=("commit: done", "recover: done", "write: done"),
         options={"foreign": ("old",), "after": {"W": 5.0, "R": 10.0}},
+    ),
+    output_case(
+        name="a driver that overwrites a partition that is an output, any fault",
+        programs={"A": drive("j", mode="overwrite-partitions", partition="x")},
+        expected=("commit: done", "commit: PublishIncomplete", "abort: is committed"),
+        options={"below": ("p=x",)},
+    ),
+    output_case(
+        name="a job in a partition that is overwritten, before the recovery",
+        programs={"A": drive("j", mode="overwrite"), "B": write_below("p=x"), "R": recover()},
+        faults=CRASH,
+        expected=("commit: done", "recover: done", "below: done"),
+        options={"below": ("p=x",), "after": {"B": 5.0, "R": 10.0}},
     ),
     output_case(
         name="a driver by lease, any fault",

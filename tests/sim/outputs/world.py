@@ -62,6 +62,7 @@ class OutputWorld:
             `SimulatedStore`.
         trusts_any_404: whether clients trust any 404.
         foreign: initial files of another program, such as ``p=x/old``.
+        below: directories of partitions, such as ``p=x``, that are outputs, each with one file.
         store, table: the clocks of the servers.
         backoff: returns the retry policy of a node, given its name.
         connect: makes an output, such as a mutated one, with the arguments of `Output`.
@@ -88,6 +89,7 @@ class OutputWorld:
         denied: Mapping[str, tuple[str, ...]] | None = None,
         trusts_any_404: bool = False,
         foreign: tuple[str, ...] = (),
+        below: tuple[str, ...] = (),
         store: ClockSkew = ACCURATE,
         table: ClockSkew = ACCURATE,
         backoff: Callable[[str], Backoff] = fixed_backoff,
@@ -129,6 +131,12 @@ class OutputWorld:
             output.commit(job, [output.stage(job, path, content(job_id, path), rows=1)])
         for name in foreign:
             self.truth.leave(name, b"rows of another program")
+        for directory in below:
+            self.truth.below += (directory,)
+            other = self._output_without_faults(f"before {directory}", f"out/{directory}")
+            job = other.begin()
+            record = other.commit(job, [other.stage(job, job.file_name(0), b"rows by path", rows=1)])
+            self.truth.adopt(directory, [file.path for file in record.files])
         self.nodes: dict[str, Node] = {
             name: simulation.node(name, rate=skew.rate, offset=skew.offset)
             for name, skew in nodes.items()
@@ -152,6 +160,10 @@ class OutputWorld:
         output = self._output_without_faults("judge")
         records = self.truth.records
         first = output.recover(older_than=0)
+        for directory in self.truth.below:
+            other = self._output_without_faults(f"judge {directory}", f"out/{directory}")
+            other.recover(older_than=0)
+            self.truth.check_below(directory, other.state().files)
         assert not first.lost, "a recovery reports replaced files as lost"
         self.truth.check_clean()
         assert self.truth.records == records + bool(first.aborted)
@@ -205,14 +217,14 @@ class OutputWorld:
             self.truth.check_snapshot(snapshot)
         assert output.state().files.keys() == self.truth.files(self.truth.last).keys()
 
-    def _output_without_faults(self, name: str) -> Output:
+    def _output_without_faults(self, name: str, path: str = "out") -> Output:
         """Return a client without faults or latencies."""
         self.simulation.perform(name, lambda: None)  # stored objects get their ids from this name
         clock = ManualClock()
         ids = (f"{name} {number}" for number in range(1_000_000))
         return Output(
             ConditionalStore(self._server, clock=clock, new_id=lambda: next(ids)),
-            "out",
+            path,
             clock=clock,
             new_id=_hexadecimal(lambda: next(ids)),
         )
