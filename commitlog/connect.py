@@ -6,12 +6,12 @@ first call, so that ``import commitlog`` takes little time.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, get_args
 
+from commitlog._util.fork import WorkLock, renew_in_child
 from commitlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def connect(
             clock=clock,
             backoff=backoff,
             open_executor=_open_executor,
-            lock=_ForkSafeLock(),
+            lock=WorkLock(),
             finish=_DeferredWait() if remote else _wait,
             root=lambda: closing(
                 open_store(evolve(place, prefix=""), clock=clock, session=of_store, client=client)
@@ -198,19 +198,6 @@ def _wait(pending: InFlight[None]) -> None:
     pending()
 
 
-class _ForkSafeLock:
-    """A lock that is free in a forked child, even if a thread held it at the fork."""
-
-    def __init__(self) -> None:
-        self._of_process: dict[int, threading.Lock] = {}
-
-    def __enter__(self) -> None:
-        self._of_process.setdefault(os.getpid(), threading.Lock()).acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._of_process[os.getpid()].release()
-
-
 class _DeferredWait:
     """A function that waits for the answer to a release later, when its thread releases again.
 
@@ -219,11 +206,15 @@ class _DeferredWait:
     """
 
     def __init__(self) -> None:
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Forget what is awaited: the answer belongs to the parent, which has its own connection."""
         self._of_thread = threading.local()
 
     def __call__(self, pending: InFlight[None]) -> None:
-        before: tuple[int, InFlight[None]] | None = getattr(self._of_thread, "before", None)
-        self._of_thread.before = os.getpid(), pending
-        # After a fork the answer belongs to the parent, which reads it from its own connection.
-        if before is not None and before[0] == os.getpid():
-            before[1]()
+        before: InFlight[None] | None = getattr(self._of_thread, "before", None)
+        self._of_thread.before = pending
+        if before is not None:
+            before()

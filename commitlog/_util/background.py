@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from commitlog._util.fork import WorkLock
+
 __all__ = ["Background", "Foreground", "Threads"]
 
 
@@ -70,8 +72,8 @@ class Threads:
         self._name = name
 
     def mutex(self) -> AbstractContextManager[object]:
-        """Return a `threading.Lock`."""
-        return threading.Lock()
+        """Return a `WorkLock`."""
+        return WorkLock()
 
     def caller(self) -> Hashable:
         """Return the identifier of the current thread."""

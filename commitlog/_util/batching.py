@@ -9,18 +9,14 @@ result no caller needs.
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
-from weakref import WeakSet
+from typing import Generic, TypeVar
 
+from commitlog._util.fork import renew_in_child
 from commitlog.clock import Clock, SystemClock
 
-__all__ = ["Batcher", "Collector", "new_lock"]
-
-#: Returns a lock: for protocols, which know no threads, but whose clients are used by several.
-new_lock = threading.Lock
+__all__ = ["Batcher", "Collector"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -30,17 +26,6 @@ _LONGEST_WAIT = 0.1
 
 #: Most keys whose last batch is remembered although no caller is there.
 _REMEMBERED = 1_000
-
-#: All batchers and collectors. A child process forgets the calls of its parent's threads.
-_all: WeakSet[Batcher[Any, Any] | Collector[Any]] = WeakSet()
-
-
-def _forget_all_calls() -> None:
-    for each in tuple(_all):
-        each._forget_calls()
-
-
-os.register_at_fork(after_in_child=_forget_all_calls)
 
 
 class _Ticket(Generic[T, R]):
@@ -112,10 +97,11 @@ class Batcher(Generic[T, R]):
         self._most = most
         self._gather = gather
         self._clock = SystemClock() if clock is None else clock
-        self._forget_calls()
-        _all.add(self)
+        self.renew()
+        renew_in_child(self)
 
-    def _forget_calls(self) -> None:
+    def renew(self) -> None:
+        """Forget all calls: a child process has none of its parent's threads."""
         #: Notified when an item is added.
         self._lock = threading.Condition()
         self._queues: dict[Hashable, _Queue[T, R]] = {}
@@ -219,10 +205,11 @@ class Collector(Generic[T]):
 
     def __init__(self, work: Callable[[Sequence[T]], object]) -> None:
         self._work = work
-        self._forget_calls()
-        _all.add(self)
+        self.renew()
+        renew_in_child(self)
 
-    def _forget_calls(self) -> None:
+    def renew(self) -> None:
+        """See `Batcher.renew`."""
         self._lock = threading.Lock()
         self._items: list[T] = []
         self._busy = False

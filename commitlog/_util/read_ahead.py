@@ -10,13 +10,13 @@ no later block is handed over.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import TypeAlias
 
+from commitlog._util.fork import renew_in_child
 from commitlog._util.tracing import carried
 
 __all__ = [
@@ -50,9 +50,13 @@ class ReadAhead:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # Appending to and popping from a list are atomic; a lock could stay locked after a fork.
-        self._room = [None] * limit
-        self._pid = os.getpid()
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Forget the blocks of the parent's threads, in a child process."""
+        # Appending to and popping from a list are atomic, so this needs no lock.
+        self._room = [None] * self.limit
 
     def blocks(
         self,
@@ -86,8 +90,6 @@ class ReadAhead:
 
     def acquire(self) -> bool:
         """Make room for a block; return whether there was room."""
-        if self._pid != os.getpid():
-            self._pid, self._room = os.getpid(), [None] * self.limit
         try:
             self._room.pop()
         except IndexError:
@@ -211,10 +213,14 @@ class SequentialReader:
         self._block_size = block_size
         self._ahead = ahead
         self._position = 0
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Drop the blocks; in a child process, their threads are not there."""
         self._in_sequence = 0
         self._blocks: _Blocks | None = None
         self._rest = memoryview(b"")
-        self._pid = os.getpid()
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes ``[start, end)``, within the file. Raises the errors of the function."""
@@ -223,7 +229,7 @@ class SequentialReader:
         if is_large and (start, end) == (0, self._size):
             blocks = self._ahead.blocks(self._read, start, end, block_size=self._block_size)
             return b"".join(blocks) if self._ahead.limit else self._read(start, end)
-        if not follows or is_large or self._pid != os.getpid():
+        if not follows or is_large:
             self.close()
             return self._read(start, end)
         self._in_sequence += 1
@@ -239,11 +245,9 @@ class SequentialReader:
 
     def close(self) -> None:
         """Drop the blocks. The threads end when their requests do. Usable again after that."""
-        blocks, self._blocks, self._in_sequence = self._blocks, None, 0
-        self._rest = memoryview(b"")
-        if self._pid != os.getpid():  # the threads stayed in the parent process
-            self._pid = os.getpid()
-        elif blocks is not None:
+        blocks = self._blocks
+        self.renew()
+        if blocks is not None:
             # Not waiting: a finalizer may call this, in any thread.
             blocks.close(wait=False)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from commitlog._util.fork import WorkLock
 from commitlog.cli.output import note, printable, wants_json
 from commitlog.cli.urls import without_credentials
 from commitlog.errors import (
@@ -104,7 +104,7 @@ class FailureCollector:
     def __init__(self) -> None:
         self.status = Exit.DONE
         self.count = 0
-        self._lock = threading.Lock()
+        self._lock = WorkLock()
         self._json = wants_json()  # other threads have no context of the command
 
     @contextmanager

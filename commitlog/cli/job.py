@@ -25,6 +25,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
+from commitlog._util.fork import WorkLock
+
 __all__ = ["Job"]
 
 #: The signals that are passed on. At the second one, unless it is SIGHUP, the command is killed.
@@ -43,7 +45,7 @@ class Job:
 
     def __init__(self, may_run: Callable[[], bool]) -> None:
         self._may_run = may_run
-        self._mutex = threading.Lock()
+        self._mutex = WorkLock()
         self._process: subprocess.Popen[bytes] | None = None
         self._refused: Exception | None = None
         self._ended = threading.Event()

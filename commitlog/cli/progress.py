@@ -19,6 +19,7 @@ import click
 from attrs import frozen
 
 from commitlog._util.concurrency import Executor
+from commitlog._util.fork import WorkLock
 from commitlog.cli.exit_status import Exit, FailureCollector, Interrupted, TooManyFailures
 from commitlog.cli.output import note, printable, progress_file
 from commitlog.errors import (
@@ -111,7 +112,7 @@ class Progress:
         self._failures_in_a_row = 0
         self._is_unknown = False
         self._last: BaseException | None = None
-        self._lock = threading.Lock()
+        self._lock = WorkLock()
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +16,7 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
 from commitlog._util.concurrency import Executor
+from commitlog._util.fork import WorkLock
 from commitlog._util.tracing import carried
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.filesystem.ports import Locations
@@ -288,7 +288,7 @@ class _FileProgress(Callback):
     The callback need not be thread-safe: a lock ensures that one thread calls it at a time.
     """
 
-    def __init__(self, callback: Callback, lock: threading.Lock, transfer: Transfer) -> None:
+    def __init__(self, callback: Callback, lock: WorkLock, transfer: Transfer) -> None:
         super().__init__()
         self._callback = callback
         self._lock = lock
@@ -326,7 +326,7 @@ class _Batch(Generic[S]):
         self._transfer = Transfer(max(1, min(concurrency, len(sources))))
         self._callback = callback
         self._is_ignored = is_ignored
-        self._lock = threading.Lock()
+        self._lock = WorkLock()
         self._done = 0
         self._failures: list[Exception] = []
         with self._lock:

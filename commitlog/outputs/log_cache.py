@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from commitlog._util.batching import Batcher, new_lock
+from commitlog._util.batching import Batcher
+from commitlog._util.fork import WorkLock, renew_in_child
 from commitlog.clock import Clock
 from commitlog.errors import CorruptRecord, NotFound, Unavailable
 from commitlog.outputs.checkpoints import CheckpointHead
@@ -89,13 +90,18 @@ class LogCache:
         self._load = load
         self._missing = missing
         self._clock = clock
-        self._lock = new_lock()
+        self._lock = WorkLock()
+        self.renew()
+        renew_in_child(self)
+        self._heads: Batcher[_Question, Head] = Batcher(self._answer, interrupted=_interrupted)
+
+    def renew(self) -> None:
+        """Remember nothing: in a forked child process, a thread that is not there may have begun to."""
         self._records: dict[int, tuple[Record, ...]] = {}
         self._ids: dict[int, str] = {}
         self._loaded: CheckpointHead | None = None
         self._known = 0
         self._confirmed = 0.0
-        self._heads: Batcher[_Question, Head] = Batcher(self._answer, interrupted=_interrupted)
 
     @property
     def known(self) -> int:

@@ -27,8 +27,9 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from commitlog._util.batching import Batcher, new_lock
+from commitlog._util.batching import Batcher
 from commitlog._util.concurrency import SERIAL, Executor, Future
+from commitlog._util.fork import WorkLock, renew_in_child
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog._util.tracing import Attributes, traced
@@ -188,12 +189,17 @@ class Output:
         self._finishing: Batcher[Sequence[CommitRecord], None] = Batcher(
             self._finish_together, interrupted=_interrupted
         )
-        self._lock, self._finish_lock = new_lock(), new_lock()
+        self._lock, self._finish_lock = WorkLock(), WorkLock()
+        self.renew()
+        renew_in_child(self)
+        self._begun: deque[str] = deque(maxlen=ATTEMPTS_REMEMBERED)
+
+    def renew(self) -> None:
+        """Forget the jobs that other threads finish: a forked child process has none of them."""
         # Attempts whose files are being published, with their versions.
         self._in_flight: dict[str, int] = {}
         self._unfinished: list[CommitRecord] = []
         self._finish_call: Future[None] = Future()
-        self._begun: deque[str] = deque(maxlen=ATTEMPTS_REMEMBERED)
 
     def __repr__(self) -> str:
         return f"Output({self.store.url!r}, {self.path!r})"

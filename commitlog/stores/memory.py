@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from attrs import define, frozen
 
-from commitlog._util.fork_safety import fork_safe_lock
+from commitlog._util.fork import fork_safe_lock
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     AlreadyExists,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from weakref import WeakValueDictionary
 
-from commitlog._util.fork_safety import fork_safe_lock
+from commitlog._util.fork import fork_safe_lock
 from commitlog.clock import Clock
 from commitlog.tables.api import (
     TABLE_FORMAT,

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from commitlog._util.fork_safety import fork_safe_lock
+from commitlog._util.fork import fork_safe_lock
 from commitlog._util.request_stats import also_listen_for_retries
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import ConfigurationError, Unavailable

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from urllib.parse import quote
 
 from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
-from commitlog._util.fork_safety import close_on_fork
+from commitlog._util.fork import close_on_fork
 from commitlog.errors import (
     AccessDenied,
     CommitError,
@@ -101,12 +101,12 @@ class Connection:
             self._close()
 
     def put_away(self) -> None:
-        """See `commitlog._util.fork_safety`."""
+        """See `commitlog._util.fork`."""
         self._lock.acquire()
         self._close()
 
     def bring_back(self, *, child: bool) -> None:
-        """See `commitlog._util.fork_safety`."""
+        """See `commitlog._util.fork`."""
         self._lock.release()
 
     def _close(self) -> None:

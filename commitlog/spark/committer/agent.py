@@ -29,6 +29,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 import commitlog
+from commitlog._util.fork import WorkLock
 from commitlog.errors import NotSupported
 
 __all__ = ["PROTOCOL", "main", "serve"]
@@ -137,7 +138,7 @@ class _Scans:
 
     def __init__(self) -> None:
         self._planner: Any = None
-        self._lock = threading.Lock()
+        self._lock = WorkLock()
 
     def __call__(self, call: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         with self._lock:

@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 from attrs import asdict, evolve, field, frozen
 
 from commitlog._util.concurrency import Executor
+from commitlog._util.fork import WorkLock
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
     CommitError,
@@ -121,7 +122,7 @@ class _Running:
     case_sensitive: bool
     duplicate: bool
     resources: ExitStack = field(repr=False)
-    lock: threading.Lock = field(factory=threading.Lock, repr=False)
+    lock: WorkLock = field(factory=WorkLock, repr=False)
 
     @property
     def in_s3(self) -> bool:
@@ -153,7 +154,7 @@ class JobCommitter:
         self._running: dict[str, _Running] = {}
         self._stores: dict[Hashable, ConditionalStore] = {}
         self._connections: dict[tuple[str, frozenset[tuple[str, str]]], Mapping[str, Any]] = {}
-        self._lock = threading.Lock()
+        self._lock = WorkLock()
 
     def begin(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Begin a job.

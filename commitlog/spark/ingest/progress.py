@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from commitlog._util.fork import WorkLock
 from commitlog._util.metrics import Metric, openmetrics
 from commitlog.errors import CommitError
 from commitlog.ingest import Counters
@@ -172,7 +172,7 @@ class MetricsFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.path.abspath(path)
-        self._lock = threading.Lock()
+        self._lock = WorkLock()
         self._sums: dict[tuple[str, str], _Sum] = {}
 
     def __call__(self, progress: IngestProgress) -> None:

@@ -31,6 +31,7 @@ from typing import Any
 import pyarrow as pa
 from attrs import field, frozen
 
+from commitlog._util.fork import WorkLock
 from commitlog.clock import SystemClock
 from commitlog.errors import (
     ConfigurationError,
@@ -231,7 +232,7 @@ class _Query:
     resources: ExitStack = field(repr=False)
     plans: dict[tuple[str | None, str], list[_Planned]] = field(factory=dict, repr=False)
     described: threading.Event = field(factory=threading.Event, repr=False)
-    lock: threading.Lock = field(factory=threading.Lock, repr=False)
+    lock: WorkLock = field(factory=WorkLock, repr=False)
 
 
 class ScanPlanner:
@@ -245,7 +246,7 @@ class ScanPlanner:
 
     def __init__(self) -> None:
         self._queries: dict[str, _Query] = {}
-        self._lock = threading.Lock()
+        self._lock = WorkLock()
 
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Check the options and columns of a query; create the table of its state if that is a file.

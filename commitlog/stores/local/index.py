@@ -25,7 +25,7 @@ from attrs import frozen
 
 from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
 from commitlog._util.batching import Batcher
-from commitlog._util.fork_safety import close_on_fork
+from commitlog._util.fork import close_on_fork
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.stores.local.file_io import full_sync
 
@@ -377,13 +377,13 @@ class Index:
                 self._returned.notify_all()
 
     def put_away(self) -> None:
-        """See `commitlog._util.fork_safety`."""
+        """See `commitlog._util.fork`."""
         self._returned.acquire()
         self._returned.wait_for(lambda: not self._lent, timeout=PATIENCE)
         self.close()
 
     def bring_back(self, *, child: bool) -> None:
-        """See `commitlog._util.fork_safety`."""
+        """See `commitlog._util.fork`."""
         if child:
             # Held perhaps by a thread that is not here.
             self._turn = threading.Lock()

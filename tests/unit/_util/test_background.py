@@ -53,8 +53,10 @@ def test_each_thread_is_another_caller() -> None:
     assert len(set(callers)) == 2
     mutex = background.mutex()
     with mutex:
-        assert isinstance(mutex, type(threading.Lock()))
-        assert not mutex.acquire(blocking=False)
+        other = threading.Thread(target=lambda: callers.append(mutex.__enter__()), daemon=True)
+        other.start()
+        assert other.is_alive()
+    other.join()
 
 
 def test_the_foreground_repeats_nothing() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from commitlog._util.read_ahead import NO_READ_AHEAD, ReadAhead, SequentialReader
+from support.fork import in_child
 
 BODY = bytes(range(100))
 WAIT = 30
@@ -194,13 +194,12 @@ def test_without_new_threads_the_reader_reads_itself(
     assert source.threads == {threading.current_thread()}
 
 
-def test_a_child_process_has_the_whole_limit(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_process_has_the_whole_limit(ahead: ReadAhead) -> None:
     """Blocks of the parent process do not count in a child."""
     assert all(ahead.acquire() for _ in range(4)) and not ahead.acquire()
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert ahead.acquire()
-    ahead.release()
-    monkeypatch.undo()
+    in_child(lambda: None if ahead.acquire() else 1 / 0)
+    for _ in range(4):
+        ahead.release()
 
 
 # -- reads in sequence --------------------------------------------------------------------------------
@@ -276,17 +275,17 @@ def test_a_failed_block_is_raised_and_read_again(source: Source, ahead: ReadAhea
     file.close()
 
 
-def test_a_child_process_reads_by_itself(
-    source: Source, ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_process_reads_by_itself(source: Source, ahead: ReadAhead) -> None:
     """The threads of the parent process are not there."""
     file = reader(source, ahead)
     for start in (0, 5, 10):
         file.read(start, start + 5)
-    blocks = file._blocks
-    assert blocks is not None
-    with monkeypatch.context() as child:
-        child.setattr(os, "getpid", lambda: -1)
+    assert file._blocks is not None
+
+    def read() -> None:
         assert file.read(15, 20) == BODY[15:20]
         assert source.ranges[-1] == (15, 20)
-    blocks.close()
+
+    in_child(read)
+    file.close()

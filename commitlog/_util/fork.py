@@ -1,23 +1,32 @@
-"""Connections and locks around a fork: connections are closed, and locks are free on both sides.
+"""What threads share, around a fork: connections are closed, and a child process finds all locks free.
+
+Every lock, condition, thread-local and executor that outlives a call is made or registered here.
 
 SQLite remembers in memory which file locks its process holds. A forked child inherits that memory, but
 not the locks: other processes would remove the log while the child uses it, and the child would write
 without a lock ("How To Corrupt An SQLite Database File", 2.6). So no connection may be open when the
 process forks.
 
-A fork copies a lock as it is, but not the thread that holds it. So the thread that forks waits for the
-locks, and gives them back on both sides. The state behind them is then complete in the child, too.
+A fork copies a lock as it is, but not the thread that holds it. There are two kinds:
+
+* A `fork_safe_lock` is held for moments. The thread that forks waits for it, and gives it back on both
+  sides. The state behind it is then complete in the child, too.
+* A `WorkLock` may be held during requests, so no fork waits for it. The child gets a free one. What the
+  lock's holder was doing goes on in the parent alone.
+
+An object with other things of threads has a method `renew`, and registers with `renew_in_child`.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Closable", "close_on_fork", "fork_safe_lock"]
+__all__ = ["Closable", "Renewable", "WorkLock", "close_on_fork", "fork_safe_lock", "renew_in_child"]
 
 
 class Closable(Protocol):
@@ -30,10 +39,18 @@ class Closable(Protocol):
         """Continue after the fork, in the thread that called `put_away`; `child`: in the new process."""
 
 
+class Renewable(Protocol):
+    """An object with locks, threads or thread-locals."""
+
+    def renew(self) -> None:
+        """Replace them, in a child process: no other thread is there."""
+
+
 # Fork hooks are global and cannot be removed, so one set of hooks serves all objects, and it needs a
 # registry of them. Its lock also keeps new objects from being registered while the process forks.
 _closables: WeakSet[Closable] = WeakSet()
 _locks: WeakSet[threading.Lock] = WeakSet()
+_renewables: WeakSet[Renewable] = WeakSet()
 _registry_lock = threading.Lock()
 _put_away: list[Closable] = []
 _acquired: list[threading.Lock] = []
@@ -57,6 +74,33 @@ def fork_safe_lock() -> threading.Lock:
     return lock
 
 
+def renew_in_child(renewable: Renewable) -> None:
+    """Call `renew` in each child process, as long as other references to the object exist."""
+    with _registry_lock:
+        _renewables.add(renewable)
+
+
+class WorkLock:
+    """A lock that may be held for long, such as during requests, and that is free in a child process."""
+
+    def __init__(self) -> None:
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """See `Renewable`."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        """Acquire it."""
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        """Release it; the thread that forked while it held the lock finds it free already."""
+        with suppress(RuntimeError):
+            self._lock.release()
+
+
 def _before() -> None:
     _registry_lock.acquire()
     # Connections first: who uses one may need a lock.
@@ -73,6 +117,9 @@ def _after(*, child: bool) -> None:
         _acquired.pop().release()
     while _put_away:
         _put_away.pop().bring_back(child=child)
+    if child:
+        for renewable in list(_renewables):
+            renewable.renew()
     _registry_lock.release()
 
 
