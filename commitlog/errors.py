@@ -161,6 +161,13 @@ class Unavailable(CommitError, ConnectionError):
     """The service was unreachable or overloaded. Nothing happened; try again later."""
 
 
+class Busy(Unavailable):
+    """Other writers held the lock of a file for as long as this call was to wait. Nothing happened.
+
+    The library does not try again by itself: a writer that stands still would let each try wait as long.
+    """
+
+
 class RequestExpired(CommitError, TimeoutError):
     """The store refused a request that reached it after its signed expiry. Nothing happened."""
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from attrs import field, frozen, validators
 
 from commitlog.clock import Clock
+from commitlog.errors import Busy
 
 __all__ = ["Backoff"]
 
@@ -68,6 +69,8 @@ class Backoff:
     ) -> T:
         """Return the result of `call`; call it again, after a pause, if it failed with certain errors.
 
+        `Busy` is raised at once, whatever `on` is: that call has waited already.
+
         Args:
             clock: slept on between tries.
             call: one try.
@@ -83,7 +86,7 @@ class Backoff:
             try:
                 return call()
             except on as error:
-                if not when(error):
+                if isinstance(error, Busy) or not when(error):
                     raise
                 late = deadline < math.inf and clock.monotonic() >= deadline
                 if late or attempt + 1 >= self.tries:

@@ -17,6 +17,7 @@ from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
 from commitlog._util.fork import close_on_fork
 from commitlog.errors import (
     AccessDenied,
+    Busy,
     CommitError,
     OutcomeUnknown,
     Unavailable,
@@ -204,6 +205,8 @@ def _meaning(path: str, wanted: TableSchema, error: sqlite3.Error | UnicodeDecod
         return Unavailable(
             f"{path}: {error}; nothing was changed. Is the disk full? {_room(path)}; then try again"
         )
+    if code == sqlite3.SQLITE_BUSY:
+        return _busy(path)
     return Unavailable(f"{path}: {error}; nothing was changed")
 
 
@@ -215,8 +218,8 @@ def _room(path: str) -> str:
     return f"It has {free:,} bytes left; make room"
 
 
-def _busy(path: str) -> Unavailable:
-    return Unavailable(f"{path} is busy with other writers; nothing was changed, try again")
+def _busy(path: str) -> Busy:
+    return Busy(f"{path} is busy with other writers; nothing was changed, try again")
 
 
 def _primary(error: sqlite3.Error | UnicodeDecodeError) -> int:

@@ -17,6 +17,7 @@ from commitlog._util.request_stats import RequestRecorder
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import (
+    Busy,
     CommitError,
     Conflict,
     Fenced,
@@ -291,6 +292,8 @@ class Changes:
                 if self._is_confirmed(change):
                     return
             except (Conflict, Unavailable) as error:
+                if isinstance(error, Busy) and unknown is None:
+                    raise
                 last = error
             except NotSupported as error:
                 raise NotSupported(

@@ -16,6 +16,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -26,7 +27,7 @@ from attrs import frozen
 from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
 from commitlog._util.batching import Batcher
 from commitlog._util.fork import close_on_fork
-from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
+from commitlog.errors import AccessDenied, Busy, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.stores.local.file_io import full_sync
 
 __all__ = ["Index", "Row", "Transaction", "Upload", "etag_of"]
@@ -290,7 +291,8 @@ class Index:
             durable: the changes must survive power loss once this has returned.
 
         Raises:
-            Unavailable: others held the lock for a minute, or the disk is full. Nothing was written.
+            Busy: others held the lock for a minute. Nothing was written.
+            Unavailable: the disk is full. Nothing was written.
         """
         with self._exclusive(durable=durable) as transaction:
             yield transaction
@@ -326,13 +328,15 @@ class Index:
     def _exclusive(self, *, durable: bool) -> Iterator[Transaction]:
         # Threads queue on a lock; processes can only look again and again.
         turn = self._turn
+        until = time.monotonic() + PATIENCE
         if not turn.acquire(timeout=PATIENCE):
-            raise Unavailable(f"waited {PATIENCE:.0f} s for another writer of {self._file}")
+            raise Busy(f"waited {PATIENCE:.0f} s for another writer of {self._file}")
         try:
             with _explained(self._file), self._connection() as connection:
                 level = ("FULL" if durable else "NORMAL") if self._durable else "OFF"
                 connection.execute(f"PRAGMA synchronous = {level}")
-                begin(connection, patience=PATIENCE, checkpoints=self._checkpoints)
+                patience = max(0.0, until - time.monotonic())
+                begin(connection, patience=patience, checkpoints=self._checkpoints)
                 try:
                     yield Transaction(connection)
                 finally:
@@ -476,5 +480,10 @@ def _explain(error: sqlite3.Error | UnicodeDecodeError, file: str) -> CommitErro
         return CorruptRecord(
             f"{file} is damaged ({error}): stop all writers and remove it. The objects stay; their"
             " etags change, their metadata and unpublished uploads are lost"
+        )
+    if code == sqlite3.SQLITE_BUSY:
+        return Busy(
+            f"another process has held the lock of {file} for {PATIENCE:.0f} s: is a writer suspended?"
+            f" Nothing was written ({error})"
         )
     return Unavailable(f"{file}: {error}")

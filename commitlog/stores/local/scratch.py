@@ -23,6 +23,7 @@ from attrs import frozen
 
 from commitlog.errors import (
     BucketNotFound,
+    Busy,
     CommitError,
     ConfigurationError,
     InvalidPath,
@@ -152,11 +153,16 @@ class Base:
                     os.close(fd)
                     raise
                 os.close(fd)  # swept between creation and lock
+        swept_later = False
         try:
             yield Scratch(fd, file)
+        except Busy:
+            swept_later = True  # to drop it now would mean to wait as long again
+            raise
         finally:
             with suppress(OSError, CommitError):  # whatever stays is swept later
-                self.drop(file)
+                if not swept_later:
+                    self.drop(file)
             os.close(fd)
 
     def unlink(self, file: PrivateFile) -> None:
@@ -177,17 +183,16 @@ class Base:
             transaction.unstage(upload_id)
 
     def sweep(self) -> None:
-        """Remove what crashed writers have left. Never raises.
+        """Remove what crashed writers have left. Raises only `Busy`: what comes next would wait, too.
 
         These are unfinished bodies whose writers have died, staged bodies without a record, and records
         without a body. Body and record are made and removed together in one transaction, so a crash
         alone can part them.
         """
-        with suppress(OSError, CommitError):
+        try:
             with self.private(_WRITING) as directory:
                 for name in filter(_NAME.fullmatch, os.listdir(directory)):
-                    with suppress(OSError):  # another's, or gone, or a directory
-                        self._drop_stale(name, directory)
+                    self._drop_stale(name, directory)
             with self.index.changing() as transaction:
                 bodies = self.staged_bodies()
                 records = {upload.upload_id for upload in transaction.uploads("")}
@@ -195,15 +200,25 @@ class Base:
                     transaction.unstage(upload_id)
                 for name in bodies - records:
                     self._drop(transaction, self.staged_file(name))
+        except Busy:
+            raise
+        except (OSError, CommitError):
+            return
 
     def _drop_stale(self, name: str, directory: int) -> None:
-        """Drop an unfinished body, unless its writer lives."""
-        fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        """Drop an unfinished body, unless its writer lives. Raises only `Busy`."""
+        fd = -1
         try:
+            fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a writer that lives has it
             self.drop(PrivateFile(_WRITING, name))
+        except Busy:
+            raise
+        except (OSError, CommitError):  # another's, or gone, or a directory
+            return
         finally:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     def _drop(self, transaction: Transaction, file: PrivateFile) -> None:
         with suppress(FileNotFoundError, IsADirectoryError):

@@ -25,6 +25,7 @@ from attrs import evolve, frozen
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     BucketNotFound,
+    Busy,
     CommitError,
     ConfigurationError,
     InvalidPath,
@@ -353,10 +354,14 @@ class LocalStore(ObjectStore):
                 try:
                     base, whole = self._base_of(path)
                     groups.setdefault(base, {})[path] = whole
+                except Busy as error:  # each of the others would wait as long
+                    return errors | dict.fromkeys([*batch, *rest], error)
                 except CommitError as error:
                     errors[path] = error
             for base, group in groups.items():
                 errors |= self._delete_together(base, group)
+            if busy := next((each for each in errors.values() if isinstance(each, Busy)), None):
+                errors |= dict.fromkeys(rest, busy)
         return errors
 
     def _delete_together(
@@ -492,7 +497,8 @@ class LocalStore(ObjectStore):
         homes = self._homes(prefix.rpartition("/")[0] + "/-" if "/" in prefix else "-")
         found: list[StagedInfo] = []
         for base, whole in homes:
-            with explained(self.url):
+            bodies: set[str] = set()
+            with explained(self.url), suppress(InvalidPath):  # a link is not listed
                 bodies = base.staged_bodies()
             # What leads from the base to this store, or from this store to the base.
             inside = prefix.count("/") - (len(whole) - 1) + len(base.above)
@@ -535,8 +541,8 @@ class LocalStore(ObjectStore):
     def _swept_once(self, base: Base) -> Base:
         """Return a base in which something is to be changed; at its first change, it is swept."""
         if self._swept is not base:
-            self._swept = base
             base.sweep()
+            self._swept = base
         return base
 
     def _base_of(self, path: str) -> tuple[Base, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from commitlog._util.retry import Backoff
+from commitlog.errors import Busy, Unavailable
 from commitlog.testing import ManualClock
 
 
@@ -144,3 +145,16 @@ def test_an_impossible_policy_is_refused(wrong: dict[str, Any]) -> None:
     """A policy has at least one attempt, and positive pauses."""
     with pytest.raises(ValueError):
         Backoff(**wrong)
+
+
+def test_a_call_that_has_waited_for_a_lock_is_not_repeated() -> None:
+    """Each try would wait as long."""
+    calls: list[int] = []
+
+    def wait() -> None:
+        calls.append(1)
+        raise Busy("locked")
+
+    with pytest.raises(Busy):
+        Backoff().retry(ManualClock(), wait, on=Unavailable)
+    assert len(calls) == 1

@@ -25,10 +25,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from commitlog.commit import ConditionalStore
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
     BucketNotFound,
+    Busy,
     CommitError,
     ConfigurationError,
     CorruptRecord,
@@ -41,6 +43,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.stores.api import IfAbsent, IfMatch, ObjectStore, RequestExpiry, Staged
+from commitlog.stores.local import index
 from commitlog.stores.local.index import Index
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.local.tree import Tree
@@ -1350,3 +1353,37 @@ def test_a_body_that_cannot_be_locked_leaves_no_open_file(
         store.put("b", b"")
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(opened[0])
+
+
+def test_each_call_waits_once_for_a_writer_that_stands_still(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the retries of a conditional write nor the removal of what it wrote waits once more."""
+    for path in ("a", "b", "c"):
+        store.put(path, b"1")
+    waits: list[str] = []
+
+    def count(*arguments: Any, **options: Any) -> None:
+        waits.append("begin")
+        begin(*arguments, **options)
+
+    begin = index.begin
+    monkeypatch.setattr(index, "begin", count)
+    monkeypatch.setattr(index, "PATIENCE", 0.01)
+    monkeypatch.setattr("commitlog.stores.local.store._BATCH", 1)
+    for name in ("0" * 32, "1" * 32):  # bodies of dead writers
+        (root / ".commitlog" / "writing" / name).write_bytes(b"")
+    file = str(root / ".commitlog" / "index.sqlite")
+    with closing(sqlite3.connect(file, isolation_level=None)) as suspended:
+        suspended.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Busy, match="is a writer suspended"):
+            ConditionalStore(store).put_if_absent("d", b"1")
+        assert len(waits) == 1
+        assert {type(each) for each in store.delete_many(["a", "b", "c"]).values()} == {Busy}
+        assert len(waits) == 2
+        with pytest.raises(Busy):
+            store._base().sweep()
+        assert len(waits) == 3
+        suspended.execute("ROLLBACK")
+    ConditionalStore(store).put_if_absent("d", b"1")
+    assert not store.delete_many(["a", "b", "c"])
