@@ -150,6 +150,18 @@ def test_formats_and_compressions_are_not_mixed(output: Output) -> None:
     assert endings == [".zstd.parquet", ".snappy.parquet", ".json"]
 
 
+def test_files_of_one_bucket_become_a_file_of_that_bucket(output: Output) -> None:
+    """Spark reads the number of the bucket in the name, and fails if a file has none."""
+    for bucket in ("_00001", "_00000") * 2:
+        job = output.begin(schema=columns(SCHEMA))
+        with OutputUploads(output, job).open_file(job.file_name(0, suffix=f"{bucket}.json")) as file:
+            file.write(b'{"k":"a","v":1}\n')
+            output.commit(job, [StagedFile(staged=file.finish(), rows=1)])
+    record = merge(output)
+    assert record is not None
+    assert [file.path.rpartition("-c000")[2] for file in record.files] == ["_00001.json", "_00000.json"]
+
+
 def test_columns_that_were_added_later_are_null_in_earlier_rows(output: Output) -> None:
     """After a column was added, files without it are merged with files that have it."""
     add(output, rows("a"))
