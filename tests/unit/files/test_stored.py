@@ -72,6 +72,17 @@ def test_another_type_or_spelling_is_not_cast(name: str, columns: list[Any]) -> 
         read(stored(ONE, name), name, pa.schema(columns))
 
 
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_an_instant_is_no_local_time(name: str) -> None:
+    """Only the unit of a time may differ, and how a text is encoded."""
+    instant = pa.array([1], pa.timestamp("ms", tz="UTC"))
+    source = stored(pa.table({"a": instant, "b": pa.array(["x"]).dictionary_encode()}), name)
+    schema = pa.schema([("a", pa.timestamp("us", tz="UTC")), ("b", pa.string())])
+    assert len(read(source, name, schema)) == 1
+    with pytest.raises(OtherColumns):
+        read(source, name, pa.schema([("a", pa.timestamp("us"))]))
+
+
 @EVERY
 def test_columns_that_a_file_lacks_or_that_nobody_reads_do_not_matter(name: str) -> None:
     """Columns are added by later jobs, and readers may name some of them."""
