@@ -18,6 +18,7 @@ from commitlog.errors import (
 )
 from commitlog.lance.versions import TableVersions
 from commitlog.stores import MemoryStore, Operation
+from commitlog.stores.api import Page
 from commitlog.testing import ManualClock
 
 TABLE = "t-1.lance"
@@ -34,6 +35,14 @@ def stage(store: Any, version: int, writer: str, *, where: str = TABLE) -> str:
     staged = f"{name(version)}-{writer}"
     store.put(f"{where}/_versions/{staged}", f"manifest of {writer}".encode())
     return staged
+
+
+class UnsortedStore(MemoryStore):
+    """A store that lists objects from the last one, as some servers list them in no order."""
+
+    def list_page(self, *args: Any, **options: Any) -> Page:
+        page = super().list_page(*args, **options)
+        return evolve(page, objects=page.objects[::-1])
 
 
 class FaultyStore(MemoryStore):
@@ -68,6 +77,16 @@ def store(raw: FaultyStore) -> ConditionalStore:
 def versions(store: ConditionalStore) -> TableVersions:
     """The versions of a table in it."""
     return TableVersions(store, TABLE)
+
+
+def test_the_latest_version_of_an_unsorted_listing() -> None:
+    """All versions are looked at then."""
+    store = ConditionalStore(UnsortedStore(), clock=ManualClock())
+    versions = TableVersions(store, TABLE)
+    for version in (1, 2, 3):
+        versions.create(version, stage(store, version, "A"))
+    latest = versions.latest()
+    assert latest is not None and latest.version == 3
 
 
 def test_a_version_is_created_from_its_staged_manifest(

@@ -51,6 +51,16 @@ def test_one_candidate_leads_until_it_steps_down(store: ConditionalStore, clock:
     assert other is not None and other.token > term.token
 
 
+def test_an_earlier_term_stays_over(store: ConditionalStore, clock: ManualClock) -> None:
+    """Also while the same candidate leads again."""
+    candidate = _candidate(store, clock)
+    first = candidate.campaign()
+    candidate.step_down()
+    second = candidate.campaign()
+    assert first is not None and second is not None
+    assert (first.active, second.active) == (False, True)
+
+
 def test_a_candidate_whose_callback_fails_steps_down(
     store: ConditionalStore, clock: ManualClock
 ) -> None:

@@ -48,6 +48,8 @@ def test_a_smaller_token_is_refused(fenced: FencedStore) -> None:
     assert (found.data, found.token) == (b"3", 7)
     with pytest.raises(StaleToken):
         fenced.put_if_match("a", b"late", etag=found.etag, token=6)
+    with pytest.raises(StaleToken):  # which no repetition helps, unlike another etag
+        fenced.put_if_match("a", b"late", etag="another", token=6)
     with pytest.raises(StaleToken):
         fenced.claim("a", token=6)
     etag = fenced.put_if_match("a", b"4", etag=found.etag, token=7).etag

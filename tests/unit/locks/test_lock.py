@@ -294,6 +294,16 @@ def test_heartbeats_that_fail_do_not_lose_it_at_once(
     lock.release()
 
 
+def test_a_release_after_a_heartbeat_without_an_answer(table: Flaky, make: Callable[..., Lock]) -> None:
+    """The record is looked at, and released: the next holder need not wait."""
+    lock = make(place=table)
+    lock.acquire()
+    table.lose, table.performed = 3, False
+    assert lock.renew()  # it may have been stored
+    lock.release()
+    assert make(place=table).acquire(blocking=False)
+
+
 def test_a_failure_to_ask_is_raised(table: Flaky, make: Callable[..., Lock], monkeypatch: Any) -> None:
     """Nothing is held, and the lock can be acquired later."""
     lock = make(place=table)
