@@ -1,7 +1,7 @@
 """Servers of others that speak S3, for a campaign: each is installed on first use, in ``build/servers``.
 
 They are not part of the default tests, which need neither Go nor cargo. What was found with them is in
-docs/stores.md, and in small fakes: `support.odd_answers`, and tests of the probe.
+docs/stores.md, and in small fakes in the default tests: docs/campaigns.md names them.
 """
 
 from __future__ import annotations

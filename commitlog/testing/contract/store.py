@@ -28,7 +28,7 @@ from commitlog.testing.contract.store_listings import LIST_CHECKS
 from commitlog.testing.contract.store_run import Conditions, Run
 from commitlog.testing.contract.store_uploads import STAGE_CHECKS
 
-__all__ = ["check_object_store"]
+__all__ = ["CHECKS", "check_object_store"]
 
 
 def check_object_store(
@@ -86,7 +86,7 @@ def check_object_store(
         keys=keys,
     )
     try:
-        for check in (*_OBJECT_CHECKS, *CONDITION_CHECKS, *LIST_CHECKS, *STAGE_CHECKS):
+        for check in CHECKS:
             _run(check, run)
     finally:
         for upload in store.list_staged(run.prefix):
@@ -334,3 +334,6 @@ _OBJECT_CHECKS: tuple[Callable[[Run], None], ...] = (
     _check_delete,
     _check_delete_many,
 )
+
+#: All checks, in their order.
+CHECKS = (*_OBJECT_CHECKS, *CONDITION_CHECKS, *LIST_CHECKS, *STAGE_CHECKS)
