@@ -123,8 +123,8 @@ class Calls:
                     if operation == _TRANSACT and began.elapsed() > TRANSACT_WITHIN:
                         break
                     report_retry(last)
-                pending = send() if attempt else first
                 try:
+                    pending = send() if attempt else first
                     return self._read(operation, pending())
                 except _Again as error:
                     if not isinstance(last, OutcomeUnknown):

@@ -87,6 +87,9 @@ def test_a_leader_that_is_late_is_deposed(store: ConditionalStore, clock: Manual
     assert term is not None and deposed == [term] and not term.active
     again = candidate.campaign()
     assert again is not None and again.token > term.token
+    assert again.active and not term.active
+    with pytest.raises(LockLost, match="term"):
+        term.check()
     candidate.step_down()
     assert deposed == [term]
 

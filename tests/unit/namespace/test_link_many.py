@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
+    Conflict,
     IsADirectory,
     NotADirectory,
     NotFound,
@@ -18,7 +19,14 @@ from commitlog.errors import (
 )
 from commitlog.namespace import LINK_BATCH_SIZE, Data, Namespace, Status
 from commitlog.namespaces import create_namespace
-from support.namespace import Auditor, atomic_links, objects_in, watched_transactions
+from support.namespace import (
+    Auditor,
+    InterceptedTable,
+    atomic_links,
+    objects_in,
+    watched_transactions,
+)
+from support.restore import world
 
 
 @pytest.fixture
@@ -95,6 +103,32 @@ def test_many_files_take_several_transactions(lake: Namespace, transactions: lis
     for _ in range(2):
         lake.link_many(stored(lake, *paths), atomic=False)
     assert len(transactions) == 2  # new files, and replaced files
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_files_of_a_bulk_link_go_into_one_directory(stable: bool) -> None:
+    """Its path leads to another one before all files are made: the error says how many were made."""
+    at = world()
+    at.lake.make_directory("d")
+    files = {f"{n:03}": Data(path=f"raw/{n}", size=1, etag='"1"', own=False) for n in range(150)}
+    wire = InterceptedTable(at.table)
+    lake = Namespace(
+        wire, at.store, "lake", clock=at.clock, log=at.log, backoff=at.backoff, stable_paths=stable
+    )
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact" and wire.requests[what] == 2:
+            at.lake.rename("d", "moved")
+            at.lake.write("d/other", b"")
+            at.lake.delete("moved/000")
+            at.lake.write("moved/149", b"")
+        perform()
+
+    wire.step = step
+    with pytest.raises(Conflict, match=r"another directory at .d. now: .* of 150"):
+        lake.bulk_link("d", files)
+    assert [each.name for each in at.lake.list("d")] == ["other"]
+    assert at.lake.maintenance.fsck(grace=0).is_clean
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown, Unavailable])

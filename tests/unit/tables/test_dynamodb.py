@@ -52,6 +52,7 @@ _FAILED = _refusal(
         (_refusal("ExpiredTokenException"), OutcomeUnknown),
         (_FAILED, TransactionCanceled),
     ],
+    ids=["unreachable", "expired", "canceled"],
 )
 def test_a_transaction_that_was_under_way_stays_unknown(
     monkeypatch: pytest.MonkeyPatch, last: Callable[[], Response], error: type[CommitError]
@@ -63,6 +64,35 @@ def test_a_transaction_that_was_under_way_stays_unknown(
     with pytest.raises(error):
         table.transact([Put({"path": "a"}, Absent())], token="once")
     assert answers == []
+    table.close()
+
+
+def test_a_transaction_that_was_throttled_after_that_stays_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The service has refused the later attempts alone."""
+    answers = [_refusal("TransactionInProgressException"), *[_refusal("ThrottlingException")] * 3]
+    monkeypatch.setattr(AwsClient, "begin", lambda *_, **__: answers.pop(0))
+    table = _table()
+    with pytest.raises(OutcomeUnknown, match="still under way"):
+        table.transact([Put({"path": "a"}, Absent())], token="once")
+    assert answers == []
+    table.close()
+
+
+def test_a_transaction_that_cannot_be_sent_again_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt was under way."""
+    answers = [_refusal("TransactionInProgressException")]
+
+    def begin(*_: object, **__: object) -> Callable[[], Response]:
+        if not answers:
+            raise Unavailable("no connection")
+        return answers.pop()
+
+    monkeypatch.setattr(AwsClient, "begin", begin)
+    table = _table()
+    with pytest.raises(OutcomeUnknown, match="still under way"):
+        table.transact([Put({"path": "a"}, Absent())], token="once")
     table.close()
 
 
