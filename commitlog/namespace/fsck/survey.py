@@ -247,6 +247,7 @@ def _survey_of_log(log: LogReader, notify: Callable[[int], object]) -> LogSurvey
     ranks: dict[str, int] = {}
     metadata: Item | None = None
     states = log.states(lambda id: pending.pop(id, None))
+    number = 0
     for number, state in enumerate(states, 1):
         if state.item_id == "m":
             metadata = state.item
@@ -254,6 +255,7 @@ def _survey_of_log(log: LogReader, notify: Callable[[int], object]) -> LogSurvey
             ranks[state.item_id] = max(log_rank(state), ranks.get(state.item_id, 0))
         if number % 1000 == 0:
             notify(number)
+    notify(number)
     return LogSurvey(ranks=ranks, metadata=metadata, pending=tuple(pending.values()))
 
 

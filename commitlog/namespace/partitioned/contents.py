@@ -100,7 +100,7 @@ class RangeFacts:
     Attributes:
         facts: facts about the subjects of pending changes.
         decided: ids of decided operations that were listed as pending.
-        operations: number of operations.
+        operations, states: number of operations, and of states in them and in the checkpoint.
         first: epoch second at which the first operation began; 0 if there is none.
         metadata, last_metadata: the newest metadata record in a change, and the one read last.
         checkpoint_metadata: the metadata record in the checkpoint.
@@ -110,6 +110,7 @@ class RangeFacts:
     facts: CommittedFacts
     decided: set[str] = field(factory=set)
     operations: int = 0
+    states: int = 0
     first: float = 0.0
     metadata: State | None = None
     last_metadata: State | None = None
@@ -154,6 +155,7 @@ class ReadLog:
                 else:
                     checkpoints = Checkpoints(log, new_id=str)
                     for state in checkpoints.states(self.checkpoint, parts=part, unreadable=refuse):
+                        learned.states += 1
                         if state.item_id == "m":
                             learned.checkpoint_metadata = state
                         else:
@@ -175,6 +177,7 @@ class ReadLog:
                 continue
             learned.facts.learn(change)
             for state in change.states:
+                learned.states += 1
                 if state.item_id != "m":
                     yield sourced(state, (_LOGGED, operation.id))
                     continue

@@ -156,6 +156,7 @@ class PartitionedSurveyor(Surveyor, References):
                 has_log=read.unreadable is None,
                 log_metadata=read.metadata,
                 has_pending=read.has_pending,
+                states=read.number if read.unreadable is None else 0,
             )
         notify(report)
         scan = _Scan(open_access=self.open_access, namespace=self.keys.namespace)
@@ -275,6 +276,7 @@ class PartitionedSurveyor(Surveyor, References):
             states=states.map(_keyed_alone),
             metadata=_metadata_of(learned),
             has_pending=bool(pending.keys() - decided),
+            number=sum(each.states for each in learned),
         )
 
     def _read_log(self, only: frozenset[str]) -> LogSnapshot:
@@ -386,12 +388,14 @@ class _LogRead:
         states: the states, by the id or object to which they belong.
         metadata: the metadata record.
         has_pending: whether operations are pending.
+        number: number of states.
     """
 
     unreadable: str | None = None
     states: Dataset[Keyed[Any]] | None = None
     metadata: Item | None = None
     has_pending: bool = False
+    number: int = 0
 
 
 def _metadata_of(learned: Iterable[RangeFacts]) -> Item | None:
