@@ -228,9 +228,9 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "Output.begin",
                 (
                     "self._publisher.roll_forward(until=head.version, strict=False)\n"
-                    "raise already_committed(job_id, head.committed)"
+                    "raise already_committed(job_id, committed)"
                 ),
-                "raise already_committed(job_id, head.committed)",
+                "raise already_committed(job_id, committed)",
             )
         ),
         setting=writing({"A": drive("j"), "B": drive("j")}, Fault.CRASHED, after={"B": 5}),
@@ -314,6 +314,24 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             "No node has permission to complete uploads yet. B's job replaces A's file, so the file "
             "is not part of the last version. A's version must be published before B's, which is "
             "impossible without the upload that R drops."
+        ),
+    ),
+    Mutant(
+        name="files removed of a job that was committed while gc looked",
+        where="outputs.md#who-sees-an-output",
+        rule="gc removes files of an attempt once the log excludes it",
+        edit=Edit(
+            (
+                "collect",
+                "for attempt in sorted(dead - fenced.committed.keys())",
+                "for attempt in sorted(dead)",
+            )
+        ),
+        setting=writing({"A": drive("j"), "G": gc()}, logged=True),
+        caught="was deleted",
+        story=(
+            "A's job is committed after G has read the log, and before G is about to exclude it. G "
+            "removes its files, and readers of the log get errors for ever."
         ),
     ),
     Mutant(

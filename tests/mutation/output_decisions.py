@@ -156,9 +156,9 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Output.begin",
-                "head = self._log.cache.head(job_id, batch)",
+                "head = self._log.cache.head(job_id, batch, known)",
                 (
-                    "head = self._log.cache.head(job_id, batch)\n"
+                    "head = self._log.cache.head(job_id, batch, known)\n"
                     "if head.committed is not None and head.committed <= self._publisher.watermark():\n"
                     "    head = evolve(head, committed=None)"
                 ),
@@ -177,16 +177,34 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="the shard that a job id determines has it if the job is committed",
         edit=Edit(
             (
-                "JobIndex.find",
-                "numbers = {_shard_of(job_id, self._shards) for job_id in job_ids if self._shards}",
-                "numbers = {0}",
+                "_Part.find",
+                "missing = {_shard_of(key, shards) for key in keys} - self._known",
+                "missing = {0} - self._known",
             )
         ),
         setting=writing({"A": drive("b")}, before=tuple("abcdefghij")),
         caught="a job began although it was committed before",
         story=(
-            "The checkpoint has ten job ids in three shards, and `b` is in the last one. A reads the "
-            "first one, and begins the job again."
+            "The index of the checkpoint has ten job ids and ten attempts in two shards, and `b` is in "
+            "the second one. A reads the first one, and begins the job again."
+        ),
+    ),
+    Mutant(
+        name="job ids lost when parts of the index are merged",
+        where="outputs.md#layout",
+        rule="a segment has all keys of the segments that it takes the place of",
+        edit=Edit(
+            (
+                "job_index:extend",
+                "new = merged(JobIndex(store, directory, [kept.pop()]).read(), new)",
+                "kept.pop()",
+            )
+        ),
+        setting=writing({"A": drive("b")}, before=tuple("abcdefghijklmnopqrst")),
+        caught="a job began although it was committed before",
+        story=(
+            "The second checkpoint has the ids of the last ten jobs, and A begins one of the first ten "
+            "again."
         ),
     ),
     Mutant(
@@ -223,8 +241,8 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Output.abort",
-                "self._log.abort_undecided({job.attempt: job.job_id}, after=job.base)",
-                "self._log.outcomes({job.attempt}, after=job.base)",
+                "self._log.abort_undecided({job.attempt: job.job_id}, after=after)",
+                "self._log.outcomes({job.attempt}, after=after)",
             )
         ),
         setting=writing({"A": drive("j"), "B": abort_one()}),
@@ -349,6 +367,36 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         setting=writing({"A": drive("s/1", batch=Batch("s", 1)), "B": drive("s/0")}),
         caught="batch s/0 comes too late",
         story="B's job has the id of batch 0, and is committed after batch 1.",
+    ),
+    Mutant(
+        name="a batch begun after a job with the id of a later one",
+        where="outputs.md#job-ids-and-batches",
+        rule="a job with the id of a batch is that batch, and no earlier batch comes after it",
+        edit=Edit(
+            (
+                "outputs.log_cache:_head",
+                "for number, version in (under_ids, state.batches.get(of.stream, (-1, 0))):",
+                "for number, version in (state.batches.get(of.stream, (-1, 0)),):",
+            )
+        ),
+        setting=writing({"A": drive("s/1"), "B": drive("s/0", batch=Batch("s", 0))}, after={"B": 1}),
+        caught="batch s/0 comes too late",
+        story="A's job has the id of batch 1. The stream goes on with batch 0.",
+    ),
+    Mutant(
+        name="a batch committed after a job with the id of a later one",
+        where="outputs.md#job-ids-and-batches",
+        rule="the same holds at the commit point",
+        edit=Edit(
+            (
+                "_is_batch_of",
+                "other = record.batch or (None if job.batch is None else Batch.named(record.job_id))",
+                "other = record.batch",
+            )
+        ),
+        setting=writing({"A": drive("s/1"), "B": drive("s/0", batch=Batch("s", 0))}),
+        caught="batch s/0 comes too late",
+        story="Both jobs have begun, and A is first to commit.",
     ),
     Mutant(
         name="columns checked again only by jobs that append",
@@ -593,7 +641,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             (
                 "LogCache._advanced",
                 "fetched = False",
-                "fetched = False\nif not loaded:\n    return state, jobs",
+                "fetched = False\nif not loaded:\n    return state, older",
             )
         ),
         setting=writing(
