@@ -301,6 +301,24 @@ def test_gc_removes_files_of_dead_jobs_only() -> None:
     assert list(store.list("out/_commitlog/alive/")) == []
 
 
+def test_gc_keeps_the_files_of_a_job_that_is_committed_meanwhile() -> None:
+    """Its driver seemed dead, and commits right before the record that would have excluded it."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    driver = open_output(store, clock)
+    job = driver.begin("slow", visibility="logged")
+    files = stage_some(driver, job)
+    clock.advance(100)
+
+    def overtake(_name: str, path: str, mutation: Callable[[], Any]) -> Any:
+        if path.endswith("1.json") and not store.begin_head(path)().info:
+            assert driver.commit(job, files).version == 1
+        return mutation()
+
+    assert open_output(HookedStore(store, overtake), clock).gc(older_than=50).removed == 0
+    assert content(driver) == sorted(store.get(f.staged.path).data.decode() for f in files)
+
+
 def test_gc_goes_by_the_newest_file_of_a_job() -> None:
     """A long job with a recently finished file is alive, at any age of its first file."""
     clock = ManualClock()
