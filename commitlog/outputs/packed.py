@@ -62,4 +62,4 @@ def _json(line: bytes, path: str) -> object:
 
 
 def _other(path: str, error: object) -> CorruptRecord:
-    return CorruptRecord(f"{path!r} is not of packed lines: {error}")
+    return CorruptRecord(f"{path!r} is not a checkpoint: {error}")

@@ -195,7 +195,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a segment has all keys of the segments that it takes the place of",
         edit=Edit(
             (
-                "job_index:extend",
+                "outputs.job_index:extend",
                 "new = merged(JobIndex(store, directory, [kept.pop()]).read(), new)",
                 "kept.pop()",
             )
