@@ -415,6 +415,10 @@ class ConditionalStore:
         """Return the full key of `path` in its bucket; see `ObjectStore.key`. Sends no request."""
         return self.object_store.key(path)
 
+    def portable_key(self, path: str) -> str:
+        """Return the key of `path` in any place of its bucket; see `ObjectStore.portable_key`."""
+        return self.object_store.portable_key(path)
+
     def begin_head(self, path: str) -> InFlight[Observation]:
         """Send a HEAD and return at once; see `ObjectStore.begin_head`."""
         return self.object_store.begin_head(path)

@@ -21,7 +21,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -159,9 +159,6 @@ class Output:
         self._clock: Clock = SystemClock() if clock is None else clock
         self._new_id = new_id
         directory = join(self.path, "_commitlog")
-        # Attempts of different outputs differ in these digits. So nested outputs, whose uploads appear
-        # in one listing, do not touch each other's uploads.
-        self._tag = hashlib.sha256(store.key(directory).encode()).hexdigest()[:8]
         backoff = Backoff() if backoff is None else backoff
         executor = SERIAL if executor is None else executor
         #: Opens an output in another directory in the same way.
@@ -203,6 +200,15 @@ class Output:
 
     def __repr__(self) -> str:
         return f"Output({self.store.url!r}, {self.path!r})"
+
+    @cached_property
+    def _tag(self) -> str:
+        """The first digits of attempts, in which different outputs differ.
+
+        So nested outputs, whose uploads appear in one listing, do not touch each other's uploads.
+        """
+        key = self.store.portable_key(join(self.path, "_commitlog"))
+        return hashlib.sha256(key.encode()).hexdigest()[:8]
 
     def locate(self, file: DataFile) -> str:
         """Return the path of a committed file relative to the store's root."""

@@ -421,6 +421,13 @@ class ObjectStore(abc.ABC):
         Two stores opened on different prefixes of one bucket agree on the key of an object.
         """
 
+    def portable_key(self, path: str) -> str:
+        """Return the key, but the same one where the bucket is seen in another place.
+
+        A local directory may be mounted elsewhere, or be copied.
+        """
+        return self.key(path)
+
     # reads
 
     def check(self) -> None:  # noqa: B027

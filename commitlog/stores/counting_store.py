@@ -51,6 +51,10 @@ class CountingStore(ObjectStore):
         """See `ObjectStore.key`; no request."""
         return self._store.key(path)
 
+    def portable_key(self, path: str) -> str:
+        """See `ObjectStore.portable_key`; no request."""
+        return self._store.portable_key(path)
+
     def check(self) -> None:
         """See `ObjectStore.check`; no request."""
         self._store.check()

@@ -191,6 +191,11 @@ class LocalStore(ObjectStore):
         """Return the absolute path of the file."""
         return os.path.join(self._root, *_split(path))
 
+    def portable_key(self, path: str) -> str:
+        """Return the path of the file below the directory with the index."""
+        base = self._existing()
+        return "/".join((() if base is None else base.above) + _split(path))
+
     # reads
 
     def check(self) -> None:
