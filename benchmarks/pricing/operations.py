@@ -79,7 +79,7 @@ _LOG_ENTRY = Usage(put_requests=2, get_requests=1, free_requests=1)
 
 #: GETs of a job on average: each job reads the records since the last checkpoint, and one in ten writes
 #: a checkpoint.
-_JOB_GETS = 7.7
+_JOB_GETS = 7.8
 
 #: GETs of each manifest on average: its own job reads it again to publish its files, and so does the
 #: next checkpoint.
@@ -148,7 +148,7 @@ def output_job(files: int, *, visibility: Visibility = "listed", leases: bool = 
         get_requests=_JOB_GETS + manifests * _MANIFEST_GETS[visibility],
         free_requests=1 if visibility == "listed" else 0,
     )
-    checkpoint = Usage(put_requests=3, free_requests=1)
+    checkpoint = Usage(put_requests=4, free_requests=2)
     if leases:
         commit += records * _LEASE + Usage(read_units=1)
         checkpoint += _LEASE

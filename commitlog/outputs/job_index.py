@@ -18,7 +18,6 @@ import json
 import math
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -26,7 +25,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from commitlog.commit.conditional import ConditionalStore
-from commitlog.errors import AlreadyExists, CorruptRecord
+from commitlog.errors import CorruptRecord
 from commitlog.oplog.codec import Document
 from commitlog.oplog.validate import build, count, items, mapping, path, text
 from commitlog.outputs.packed import first_member, pack, unpack
@@ -177,8 +176,8 @@ def extend(
     digest = hashlib.sha256(json.dumps(sorted(new.items())).encode()).hexdigest()
     name = f"index-{until:020d}-{digest[:16]}.jsonl.gz"
     segment = Segment(name=name, until=until, keys=len(new))
-    with suppress(AlreadyExists):  # another client, or an earlier call, has stored the same content
-        store.put_if_absent(join(directory, name), data)
+    # Without a condition: under that name, others store the same keys.
+    store.put(join(directory, name), data)
     return (*kept, segment)
 
 

@@ -271,6 +271,7 @@ class Output:
         if callable(attempt):
             attempt = attempt(state)
         known = () if attempt is None else (attempt,)  # a new one cannot be decided
+        asked = job_id or ("" if batch is None else batch.job_id) or (attempt or "")
         attempt = self.new_attempt() if attempt is None else attempt
         if job_id is None:
             job_id = attempt if batch is None else batch.job_id
@@ -278,9 +279,9 @@ class Output:
         if batch is not None:
             batch.check_job_id(job_id)
         if whole:
-            head = self._log.cache.head_of(state, job_id, batch, known)
+            head = self._log.cache.head_of(state, asked, batch, known)
         else:
-            head = self._log.cache.head(job_id, batch, known)
+            head = self._log.cache.head(asked, batch, known)
         version, was_committed = head.decided.get(attempt, (None, False))
         of_attempt = version if was_committed and job_id == attempt else None
         committed = head.committed if of_attempt is None else of_attempt

@@ -156,9 +156,9 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Output.begin",
-                "head = self._log.cache.head(job_id, batch, known)",
+                "head = self._log.cache.head(asked, batch, known)",
                 (
-                    "head = self._log.cache.head(job_id, batch, known)\n"
+                    "head = self._log.cache.head(asked, batch, known)\n"
                     "if head.committed is not None and head.committed <= self._publisher.watermark():\n"
                     "    head = evolve(head, committed=None)"
                 ),
