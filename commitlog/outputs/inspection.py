@@ -314,14 +314,14 @@ def _attempts(
     pending: RecordDirectory,
     reading: _Reading,
 ) -> tuple[AttemptStatus, ...]:
-    words: dict[bool | None, Outcome] = {None: "open", True: "committed", False: "aborted"}
+    names: dict[bool | None, Outcome] = {None: "open", True: "committed", False: "aborted"}
     prepared = sorted(attempt for attempt, trace in traces.items() if trace.prepared is not None)
     jobs = {attempt: _job_id(pending, attempt, reading) for attempt in islice(prepared, _NAMED)}
     found = [
         AttemptStatus(
             attempt=attempt,
             job_id=jobs.get(attempt, trace.job_id),
-            outcome=words[outcomes.get(attempt)],
+            outcome=names[outcomes.get(attempt)],
             began=min(trace.times),
             active=max(trace.times),
             heartbeat=trace.heartbeat,
