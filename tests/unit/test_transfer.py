@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from commitlog import transfer
+from commitlog import connect, transfer
 from commitlog._util.concurrency import Executor
-from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
+from commitlog.errors import (
+    AlreadyExists,
+    IsADirectory,
+    NotADirectory,
+    ObjectChanged,
+    PreconditionFailed,
+)
 from commitlog.namespace import Data, FileWriter, Namespace, Status
 from commitlog.namespaces import create_namespace
 from commitlog.transfer import (
     Cancelled,
     ContentWriter,
     NamespacePath,
+    Source,
     StoredFile,
     Transfer,
     drop_files,
     link_files,
     read_blocks,
+    read_first_block,
+    read_slice,
+    sequential_reader,
 )
 from support.namespace import objects_in
 
@@ -45,6 +55,34 @@ def executor() -> Iterator[Executor]:
 def at(namespace: Namespace, path: str) -> NamespacePath:
     """Return a path of the namespace."""
     return NamespacePath(namespace=namespace, path=path)
+
+
+# -- versions of content -------------------------------------------------------------------------------
+
+
+READS: dict[str, Callable[[Source], bytes]] = {
+    "all": lambda source: source.read(),
+    "the first bytes": lambda source: source.read(0, 3),
+    "later bytes": lambda source: source.read(3, 6),
+    "blocks": lambda source: b"".join(read_blocks(source, 4)),
+    "a slice": lambda source: read_slice(source, None, None),
+    "ranges": lambda source: sequential_reader(source, 4).read(0, 3),
+}
+
+
+@pytest.mark.parametrize("how", READS)
+def test_no_byte_is_of_another_version(namespace: Namespace, how: str) -> None:
+    """Also the first block of a read is compared; the new content has the same size."""
+    path = namespace.write("a", b"first one").data.path
+    with connect(f"memory://{namespace.name}-objects") as store:
+        store.put("b", b"first one")
+        opened, first = read_first_block(store, "b")
+        assert first == b"first one"
+        store.put("b", b"the other")
+        namespace.store.put(path, b"the other")
+        for source, error in ((opened, PreconditionFailed), (namespace.open("a"), ObjectChanged)):
+            with pytest.raises(error, match="replaced"):
+                READS[how](source)
 
 
 # -- parallel work --------------------------------------------------------------------------------------

@@ -16,10 +16,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from commitlog.errors import ConfigurationError, InputUnreadable, NotSupported, UnknownColumns
-from commitlog.files import Columns
+from commitlog.files import OUTPUT_FORMATS, Columns
 from commitlog.files.csv import parser
 from commitlog.files.csv.format import CsvInput
 from support.input_files import pieces_of, pinned, records, slices
+from support.output_files import read as read_output
+from support.output_files import text_of
 
 UTC = dt.UTC
 STRINGS = pa.schema([("a", pa.string()), ("b", pa.string())])
@@ -214,6 +216,26 @@ def test_white_space_that_separates_fields_is_not_skipped(
 ) -> None:
     """Beside quotes, only other spaces and tabs are left out."""
     assert both(monkeypatch, line.encode(), **options) == [expected]
+
+
+@pytest.mark.parametrize("few", [1, 1000])
+@pytest.mark.parametrize("sep", ["\t", " "])
+@pytest.mark.parametrize(
+    "options", [{}, {"multiLine": "true"}, {"comment": "#"}, {"header": "true"}, {"lineSep": "\n"}]
+)
+def test_a_row_of_nulls_between_separators_is_a_row(
+    monkeypatch: pytest.MonkeyPatch, few: int, sep: str, options: dict[str, str]
+) -> None:
+    """A separator is no white space: it makes a record. Lines of other white space are none."""
+    monkeypatch.setattr(parser, "FEW", few)
+    white = {"\t": " ", " ": "\t"}[sep]
+    header = f"a{sep}b\n" if "header" in options else ""
+    odd = f'"x ""y"" \\"z"{sep}w\n'  # which is parsed alone
+    for text, row in (("", []), (odd, [('x "y" "z', "w")])):
+        data = f"{header}{text}{sep}\n\n{white}\n" + f"{sep}\n" * 300 + f"v{sep}\n{sep}"
+        want = [*row, *[(None, None)] * 301, ("v", None), (None, None)]
+        assert values(data.encode(), sep=sep, **options) == want
+    assert CsvInput({"sep": sep}).infer(pinned(f"{sep}\na{sep}b".encode())).names == ["_c0", "_c1"]
 
 
 @pytest.mark.parametrize("few", [1, 1000])
@@ -497,3 +519,22 @@ def test_the_smallest_decimals_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> No
             monkeypatch.setattr(parser, "FEW", few)
             with pytest.raises(InputUnreadable, match="not of its type"):
                 values(text.encode() + b"\n", schema)
+
+
+# -- files of outputs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("texts", "begins"),
+    [(["a", "b\rc"], False), (["a\nb\rc"], False), (["a\rb\nc", "d"], True), (["a\r\n"], True)],
+)
+def test_the_first_line_end_of_a_file_is_a_line_feed(texts: list[str], begins: bool) -> None:
+    """Readers that look for the end of lines, also within quotes, find it: if need be, an empty line."""
+    batch = pa.record_batch({"t": texts, "n": range(len(texts))})
+    parts = [text_of(OUTPUT_FORMATS["csv"], batch), text_of(OUTPUT_FORMATS["csv"], *[batch] * 2)]
+    for number, data in enumerate(parts):
+        assert data.startswith(b"\n") is begins
+        assert data.count(b"\n\n") == 0
+        assert read_output(OUTPUT_FORMATS["csv"], data, batch.schema).to_pylist() == [
+            *batch.to_pylist() * (number + 1)
+        ]

@@ -308,6 +308,19 @@ def test_objects_before_damage_in_documents_are_read(data: bytes, place: int, co
         read(b"[{}, \xff]", multiLine="true")
 
 
+@pytest.mark.parametrize("options", [{}, {"multiLine": "true"}])
+def test_a_name_that_is_not_unicode_is_no_column(options: dict[str, str]) -> None:
+    """It may be inside a struct. Its value is a new one, which is rescued, or named by the error."""
+    data = b'{"\\ud800":1,"i":2,"o":{"\\udfff":3,"i":4}}'
+    schema = JsonInput(options).infer(pinned(data))
+    assert schema == pa.schema([("i", pa.int64()), ("o", pa.struct([("i", pa.int64())]))])
+    [(row, _, rescued)] = read(data, schema, new="rescue", **options)
+    assert row["i"] == 2
+    assert json.loads(rescued or "") == {"\ud800": 1, "o": {"\udfff": 3, "i": 4}}
+    with pytest.raises(UnknownColumns, match=r"ud800"):
+        read(data, schema, new="fail", **options)
+
+
 def test_columns_are_inferred() -> None:
     """Types are those of Spark; columns are in the order of their appearance."""
 
