@@ -37,7 +37,6 @@ REBASE_MODES: Mapping[str, tuple[str, ...]] = dict.fromkeys(
 )
 
 _INSTANT = pa.timestamp("us", tz="UTC")
-_RAW = pa.binary(12)
 
 _DAY_SECONDS = 86_400
 _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -110,14 +109,18 @@ class Times:
 
     def before_refused(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, TypeMismatch | None]:
         """Return the rows of a batch before the first value that is refused, and the error."""
+
+        def copied(start: int, end: int) -> pa.RecordBatch:
+            return self.read(batch.take(pa.array(range(start, end), pa.int64())))
+
         try:
             return self.read(batch), None
+        except TypeMismatch:
+            pass  # a slice of lists keeps the values of other rows
+        try:
+            return copied(0, batch.num_rows), None
         except TypeMismatch as error:
-            # Copies, because a slice of lists keeps the values of other rows.
-            def part(start: int, end: int) -> pa.RecordBatch:
-                return self.read(batch.take(pa.array(range(start, end), pa.int64())))
-
-            return part(0, first_failure(len(batch), part)), error
+            return copied(0, first_failure(batch.num_rows, copied)), error
 
 
 # -- calendars -----------------------------------------------------------------------------------------

@@ -168,7 +168,9 @@ def test_marks_tell_the_calendar(
 
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", None])
-def test_early_times_of_other_zones_are_refused(zone: str | None) -> None:
+def test_early_times_of_other_zones_are_refused(
+    monkeypatch: pytest.MonkeyPatch, zone: str | None
+) -> None:
     """Rows before them are read. Later times are the same in both calendars."""
     marks = {name: text for name, text in LEGACY.items() if not name.endswith("timeZone")}
     marks |= {} if zone is None else {"org.apache.spark.timeZone": zone}
@@ -178,6 +180,7 @@ def test_early_times_of_other_zones_are_refused(zone: str | None) -> None:
     good = pa.table({"l": times}, schema=schema)
     assert rows(stored(good, marks), schema) == good.to_pylist()
     times[70] = [late, late - dt.timedelta(microseconds=1)]
+    monkeypatch.setattr("commitlog.files.parquet.BATCH_ROWS", 17)
     source = stored(pa.table({"l": times}, schema=schema), marks)
     got: list[Any] = []
     where = zone or "a zone that the file does not name"
