@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from commitlog._util.parsing import check_choice
 from commitlog.errors import InputUnreadable, NotSupported
 from commitlog.files.base import BATCH_ROWS, Encoder, InputFormat, OutputFormat, PartFilter
+from commitlog.files.calendars import REBASE_MODES, Times, unmarked_modes, with_binary_int96
 from commitlog.files.columns import BATCH_BYTES, ColumnMapping, Columns, Records
 from commitlog.files.io import (
     SinkFile,
@@ -26,7 +27,6 @@ from commitlog.files.io import (
     open_output_file,
 )
 from commitlog.files.lines import Lines
-from commitlog.files.parquet_times import REBASE_MODES, Times, with_binary_int96
 from commitlog.files.statistics import ColumnStatistics, Statistics, bounded_fields
 from commitlog.files.stored import check_file_columns, spark_kinds
 from commitlog.files.types import TypeMismatch, leaf_types, spark_type
@@ -102,7 +102,7 @@ class ParquetInput(InputFormat):
     row group as they are stored, and a batch.
 
     An empty object is not Parquet. Options ``datetimeRebaseMode`` and ``int96RebaseMode`` give the
-    calendar of early times in files without a mark of it; see `commitlog.files.parquet_times`. A row
+    calendar of early times in files without a mark of it; see `commitlog.files.calendars`. A row
     group whose rows have more than ``maxRecordBytes`` on average is unreadable: a few bytes can stand
     for gigabytes.
     """
@@ -132,7 +132,7 @@ class ParquetInput(InputFormat):
         source = StoredObject.of(pinned)
         with (
             open_input_file(source, _WHAT) as stored,
-            _Reader(stored, modes=self._modes, verify_checksums=True) as file,
+            _Reader(stored, options=self._modes, verify_checksums=True) as file,
         ):
             mapping = ColumnMapping(source.path, file.times.schema, columns)
             total = sum(group.num_rows for group in file.groups)
@@ -177,7 +177,7 @@ class _Reader:
         self,
         stored: pa.BufferReader | StoredFile,
         *,
-        modes: Mapping[str, str] = MappingProxyType({}),
+        options: Mapping[str, str] = MappingProxyType({}),
         verify_checksums: bool = False,
     ) -> None:
         def opened(footer: pq.FileMetaData | None) -> pq.ParquetFile:
@@ -196,7 +196,9 @@ class _Reader:
         self._file = opened(with_binary_int96(file.metadata)) if int96 else file
         self.marks: Mapping[bytes, bytes] = file.metadata.metadata or {}
         self.groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        self.times = Times.of(self._file, int96, modes)
+        footer = file.metadata
+        modes = unmarked_modes(footer, options)
+        self.times = Times.of(self._file.schema_arrow, footer.metadata or {}, modes, int96)
         stated = sum(group.num_rows for group in self.groups)
         if file.metadata.num_rows != stated:
             raise ValueError(f"its row groups have {stated} rows of {file.metadata.num_rows}")

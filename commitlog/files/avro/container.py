@@ -58,11 +58,13 @@ class Header:
         schema: the schema as JSON.
         codec: name of the compression of the blocks.
         sync: the marker after each block.
+        marks: all entries.
     """
 
     schema: bytes
     codec: str
     sync: bytes
+    marks: Mapping[bytes, bytes]
 
     @classmethod
     def read(cls, source: Source, size: int) -> Header:
@@ -85,7 +87,7 @@ class Header:
             raise ValueError(f"its codec {codec!r} is unknown; it must be one of {', '.join(_CODECS)}")
         if b"avro.schema" not in pairs:
             raise ValueError("its header has no schema")
-        return cls(pairs[b"avro.schema"], codec, _exactly(source, _SYNC))
+        return cls(pairs[b"avro.schema"], codec, _exactly(source, _SYNC), pairs)
 
 
 @frozen

@@ -6,9 +6,9 @@ import decimal
 import io
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import fastavro
 import pyarrow as pa
@@ -18,6 +18,7 @@ from commitlog.errors import CommitError, ConfigurationError, InputUnreadable
 from commitlog.files.avro.bounds import BlockBounds
 from commitlog.files.avro.container import Block, Header, blocks, one_block_file
 from commitlog.files.base import BATCH_ROWS, InputFormat
+from commitlog.files.calendars import Times
 from commitlog.files.columns import (
     BATCH_BYTES,
     ColumnMapping,
@@ -73,6 +74,10 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
 }
 
 
+#: The calendar of files without a mark of it, by the specification of Avro.
+_ISO = ("CORRECTED", "CORRECTED")
+
+
 class AvroInput(InputFormat):
     """Avro files, which are read whole, a block at a time.
 
@@ -119,7 +124,9 @@ class AvroInput(InputFormat):
             mapping = ColumnMapping(source.path, found.columns, columns)
             target = pa.schema([found.columns.field(name) for name in mapping.names])
             reader = _RowReader(source.path, found, self._most, stored.tell())
-            yield from _records(reader, blocks(stored, header, source.size, self._most), mapping, target)
+            batch = partial(_batch, Times.of(target, header.marks, _ISO))
+            found_blocks = blocks(stored, header, source.size, self._most)
+            yield from _records(reader, found_blocks, mapping, target, batch)
 
 
 @frozen
@@ -302,36 +309,46 @@ class _RowReader:
             raise ValueError(f"{left} bytes are left behind its {count} records")
 
 
+#: Makes a batch of rows and their columns.
+_Make: TypeAlias = Callable[[list[dict[str, Any]], pa.Schema], pa.RecordBatch]
+
+
 def _records(
-    reader: _RowReader, found: Iterator[Block], mapping: ColumnMapping, target: pa.Schema
+    reader: _RowReader,
+    found: Iterator[Block],
+    mapping: ColumnMapping,
+    target: pa.Schema,
+    make: _Make,
 ) -> Iterator[Records]:
     for first, rows in reader.batches(found):
         try:
-            batch, good = _batch(rows, target), len(rows)
+            batch, good = make(rows, target), len(rows)
         except READER_ERRORS:
-            good = first_failure(len(rows), partial(_part, rows, target))
-            batch = _batch(rows[:good], target)
+            good = first_failure(len(rows), partial(_part, make, rows, target))
+            batch = make(rows[:good], target)
         yield from mapping.records(batch, first)
         if good < len(rows):
-            raise reader.error(first + good, _misfit(rows[good], target))
+            raise reader.error(first + good, _misfit(make, rows[good], target))
 
 
-def _part(rows: list[dict[str, Any]], target: pa.Schema, start: int, end: int) -> pa.RecordBatch:
-    return _batch(rows[start:end], target)
+def _part(
+    make: _Make, rows: list[dict[str, Any]], target: pa.Schema, start: int, end: int
+) -> pa.RecordBatch:
+    return make(rows[start:end], target)
 
 
-def _misfit(row: dict[str, Any], target: pa.Schema) -> str:
+def _misfit(make: _Make, row: dict[str, Any], target: pa.Schema) -> str:
     """Return the reason why a row cannot be converted."""
     for field in target:
         try:
-            _batch([row], pa.schema([field]))
+            make([row], pa.schema([field]))
         except READER_ERRORS as error:
             return f"the value of {field.name!r} is not of type {field.type}: {error}"
     return "its values are inconsistent with each other"
 
 
-def _batch(rows: list[dict[str, Any]], target: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(target))))
+def _batch(times: Times, rows: list[dict[str, Any]], target: pa.Schema) -> pa.RecordBatch:
+    return times.read(pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(target)))))
 
 
 def _refuse(path: str, name: str) -> NoReturn:

@@ -1,13 +1,14 @@
-"""Dates and timestamps of Parquet files: calendars of old writers, and the type INT96."""
+"""Dates and timestamps of Parquet and Avro: calendars of old writers, and the type INT96."""
 
 from __future__ import annotations
 
 import datetime as dt
 import io
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from commitlog.errors import ConfigurationError, InputUnreadable, NotSupported
 from commitlog.files import OUTPUT_FORMATS, Columns, StoredObject
+from commitlog.files.avro.format import AvroInput
 from commitlog.files.parquet import ParquetInput
 from commitlog.ingest import Pinned
 from support.input_files import pinned, records, slices
@@ -203,6 +205,34 @@ def test_options_give_the_calendar_of_files_without_a_mark() -> None:
     assert rows(late, schema) == [{"d": dt.date(1582, 10, 15)}]
     with pytest.raises(ConfigurationError, match="int96RebaseMode"):
         ParquetInput({"int96RebaseMode": "never"})
+
+
+def test_marks_of_avro_tell_the_calendar() -> None:
+    """Without a mark, the calendar is that of the specification. Rows before a refused one are read."""
+    kinds = {"d": ("int", "date"), "t": ("long", "timestamp-micros")}
+    fields = [
+        {"name": name, "type": {"type": kind, "logicalType": logical}}
+        for name, (kind, logical) in kinds.items()
+    ]
+    avro = {"type": "record", "name": "r", "fields": fields}
+    moments = [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(1500, 2, 28, tzinfo=dt.UTC)]
+    given = [{"d": each.date(), "t": each} for each in moments]
+    schema = pa.schema([("d", pa.date32()), ("t", INSTANT)])
+
+    def decoded(marks: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        target = io.BytesIO()
+        fastavro.writer(target, avro, given, metadata=dict(marks))
+        source = pinned(target.getvalue())
+        for part in AvroInput({}).decode(source, slices(source.file)[0], Columns(schema=schema)):
+            yield from part.batch.to_pylist()
+
+    assert list(decoded({})) == list(decoded(SPARK)) == given
+    early = dt.datetime(1500, 2, 19, tzinfo=dt.UTC)
+    assert list(decoded(LEGACY)) == [given[0], {"d": early.date(), "t": early}]
+    found = decoded({**LEGACY, "org.apache.spark.timeZone": "Asia/Tokyo"})
+    assert next(found) == given[0]
+    with pytest.raises(InputUnreadable, match=r"column 't' has a time before 1900.* Asia/Tokyo"):
+        next(found)
 
 
 @given(st.integers(-5_000_000, -141_428))

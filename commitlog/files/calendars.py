@@ -1,4 +1,4 @@
-"""Dates and timestamps of Parquet files: the calendar of the writer, and the type INT96.
+"""Dates and timestamps of Parquet and Avro: the calendar of the writer, and Parquet's type INT96.
 
 Hive and Spark 2 wrote days before 1582-10-15 in the Julian calendar, and Spark still does so in its mode
 ``LEGACY``. There, times before 1900 also follow old rules of the time zone. A footer may have marks that
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,7 @@ from commitlog.files.columns import first_failure
 from commitlog.files.timestamps import FIRST_EXACT_SECOND, FIRST_GREGORIAN_DAY
 from commitlog.files.types import TypeMismatch, leaf_types, map_leaves, replace_leaves
 
-__all__ = ["REBASE_MODES", "Times", "with_binary_int96"]
+__all__ = ["REBASE_MODES", "Times", "unmarked_modes", "with_binary_int96"]
 
 #: Spark's options for files without a mark, and their values; the first is the default.
 REBASE_MODES: Mapping[str, tuple[str, ...]] = dict.fromkeys(
@@ -65,15 +65,22 @@ class Times:
     _convert: Mapping[str, tuple[_Convert | None, ...]]
 
     @classmethod
-    def of(cls, file: pq.ParquetFile, int96: frozenset[int], modes: Mapping[str, str]) -> Times:
-        """Return how to read the columns of an open file.
+    def of(
+        cls,
+        stored: pa.Schema,
+        marks: Mapping[bytes, bytes],
+        modes: Sequence[str],
+        int96: frozenset[int] = frozenset(),
+    ) -> Times:
+        """Return how to read the columns of a file.
 
         Args:
-            file: the file, with INT96 columns as `with_binary_int96` returns them.
-            int96: the numbers of these columns.
-            modes: values of the options `REBASE_MODES`; see there for the default.
+            stored: the columns, with INT96 as `with_binary_int96` returns it.
+            marks: the entries of the footer, or of Avro's header.
+            modes: values of the options `REBASE_MODES`, for a file without a mark.
+            int96: the numbers of the simple columns of type INT96.
         """
-        days, moments = (_Calendar.of(file.metadata, number, modes) for number in range(2))
+        days, moments = (_Calendar.of(marks, number, mode) for number, mode in enumerate(modes))
         number = -1
 
         def kind(field: pa.Field) -> pa.DataType:
@@ -81,10 +88,10 @@ class Times:
             number += 1
             return _INSTANT if number in int96 else field.type
 
-        schema = pa.schema([replace_leaves(field, kind) for field in file.schema_arrow])
+        schema = pa.schema([replace_leaves(field, kind) for field in stored])
         found: dict[str, tuple[_Convert | None, ...]] = {}
         number = -1
-        for field in file.schema_arrow:
+        for field in stored:
             converts: list[_Convert | None] = []
             for each in leaf_types(field.type):
                 number += 1
@@ -123,6 +130,14 @@ class Times:
             return copied(0, first_failure(batch.num_rows, copied)), error
 
 
+def unmarked_modes(footer: pq.FileMetaData, options: Mapping[str, str]) -> Sequence[str]:
+    """Return the modes for a Parquet file without a mark of its calendar, by its writer and options."""
+    is_new = b"iceberg.schema" in (footer.metadata or {})
+    if is_new or not _MAY_BE_OLD.match(footer.created_by or ""):
+        return ["CORRECTED"] * len(REBASE_MODES)
+    return [options.get(name, values[0]) for name, values in REBASE_MODES.items()]
+
+
 # -- calendars -----------------------------------------------------------------------------------------
 
 
@@ -133,26 +148,21 @@ class _Calendar:
     rebases: bool
     known: bool
     option: str
-    zone: str | None
+    zone: str
 
     @classmethod
-    def of(cls, footer: pq.FileMetaData, number: int, modes: Mapping[str, str]) -> _Calendar:
+    def of(cls, marks: Mapping[bytes, bytes], number: int, mode: str) -> _Calendar:
         """Return the calendar: `number` 0 for dates and timestamps, 1 for those in INT96."""
-        marks = {key.decode(errors="replace"): value for key, value in (footer.metadata or {}).items()}
-        option = list(REBASE_MODES)[number]
-        mode = modes.get(option, REBASE_MODES[option][0])
-        version = marks.get("org.apache.spark.version")
-        legacy = marks.get(f"org.apache.spark.legacy{('DateTime', 'INT96')[number]}")
-        proleptic = marks.get("writer.date.proleptic")
+        version = marks.get(b"org.apache.spark.version")
+        legacy = marks.get((b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")[number])
+        proleptic = marks.get(b"writer.date.proleptic")
         if version is not None:
             is_old = _release(version) < ((3, 0), (3, 1))[number]
             mode = "CORRECTED" if legacy is None and not is_old else "LEGACY"
         elif proleptic is not None:
             mode = "CORRECTED" if proleptic == b"true" else "LEGACY"
-        elif "iceberg.schema" in marks or not _MAY_BE_OLD.match(footer.created_by or ""):
-            mode = "CORRECTED"
-        zone = marks.get("org.apache.spark.timeZone")
-        return cls(mode == "LEGACY", mode != "EXCEPTION", option, zone and zone.decode(errors="replace"))
+        zone = marks.get(b"org.apache.spark.timeZone", b"").decode(errors="replace")
+        return cls(mode == "LEGACY", mode != "EXCEPTION", list(REBASE_MODES)[number], zone)
 
     def convert(self, kind: pa.DataType) -> _Convert | None:
         """Return the conversion of stored values of type `kind`, or None if there is none."""
@@ -185,7 +195,7 @@ class _Calendar:
         if not self.known:
             raise TypeMismatch(f"a time before 1900, and {self._unknown()}")
         if self.zone not in _UTC:
-            zone = "in a zone that the file does not name" if self.zone is None else f"in {self.zone}"
+            zone = f"in {self.zone or 'a zone that the file does not name'}"
             raise TypeMismatch(
                 f"a time before 1900 that was written by the Julian calendar {zone}: only those in UTC"
                 " can be read here; Spark's own reader reads the others"
