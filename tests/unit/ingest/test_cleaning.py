@@ -334,6 +334,22 @@ def test_a_file_that_is_cut_is_cleaned_after_its_last_slice() -> None:
     assert site.cleaner.clean() == Cleaned(files=1)
 
 
+def test_a_file_stays_while_its_rest_is_not_planned() -> None:
+    """Its first slice is read again, which makes it due, before the other slices are in any epoch."""
+    site = Site(remember="everything", max_bytes=4, slice_bytes=4)
+    site.bad.add("a")
+    site.put("a", b"x" * 12)
+    assert site.engine(splits=True).batch()
+    site.bad.clear()
+    IngestAdmin(None, site.table, site.settings).retry()
+    assert site.engine(splits=True).batch()
+    site.clock.advance(1)
+    assert site.cleaner.clean() == Cleaned(kept=1)
+    site.engine(splits=True).drain()
+    assert len(site.checkpoint.records) == 12
+    assert site.cleaner.clean() == Cleaned(files=1)
+
+
 def test_steps_are_limited_and_requests_counted() -> None:
     """A step continues in the middle of a row. A file takes a HEAD and a DELETE."""
     site = Site(remember="everything")
@@ -561,6 +577,13 @@ def test_commits_are_thinned_out_to_later_ones() -> None:
         assert commits.due(time) <= time
     assert commits.due(1000) == 1000
     assert commits.due(999) >= 990
+
+
+def test_a_clock_that_goes_back_makes_no_epoch_due() -> None:
+    """An epoch is not committed before an earlier one, whatever the store's clock says."""
+    commits = Commits(born="").with_commit(3, 20.0).with_commit(4, 10.0)
+    assert commits.due(19.0) == 0
+    assert commits.due(20.0) == 4
 
 
 @pytest.mark.parametrize(

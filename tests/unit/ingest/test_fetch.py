@@ -109,6 +109,23 @@ def test_a_missing_object_fails_the_task_or_is_reported() -> None:
             assert [problem.kind for problem in reader.problems] == ["missing"]
 
 
+@pytest.mark.parametrize("change", ["changed", "missing"])
+def test_an_object_that_is_gone_among_delivered_records_is_reported(change: str) -> None:
+    """Nothing of the slice was yielded, so it can be left out as a whole."""
+    reader = Reader(missing="skip")
+
+    def disturb(at: int) -> None:
+        if at == 4 and change == "missing":
+            reader.store.delete("a")
+        elif at == 4:
+            reader.store.put("a", b"another one")
+
+    reader.before = disturb
+    assert reader.read(Slice(reader.file, 0, 10, 6)) == ""
+    (problem,) = reader.problems
+    assert (problem.kind, problem.records) == (change, 6)
+
+
 def test_a_missing_bucket_is_not_a_missing_object() -> None:
     """A missing bucket fails the task under every policy."""
     reader = Reader(missing="skip")

@@ -12,7 +12,7 @@ from commitlog.ingest import INGEST_SCHEMA, File, IngestAdmin, IngestSettings, P
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
 from commitlog.ingest.rows import encoded
 from commitlog.ingest.watermarks import Watermarks
-from commitlog.stores.api import Page
+from commitlog.stores.api import InFlight, Observation, Page
 from commitlog.tables.rules import check_item
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, Checkpoint, Engine, Stop, state_table
@@ -612,6 +612,42 @@ def test_an_older_checkpoint_gets_the_same_epochs_while_they_are_kept() -> None:
         assert paths(again) == [[" abc"[batches + 1]]]
     again.drain()
     assert paths(again) == [["b"], ["c"], ["d"]]
+
+
+def test_an_epoch_is_kept_after_its_files_are_known_by_their_time() -> None:
+    """The query was idle for longer than the grace window when its checkpoint was restored."""
+    place = Place()
+    place.put("a")
+    query = place.query()
+    assert query.batch()
+    place.clock.advance(9 * GRACE)
+    for _ in range(3):
+        place.clock.advance(1)
+        assert not query.batch()
+    again = place.query(Checkpoint(log=query.checkpoint.log[:1]))
+    assert again.batch()
+    assert paths(again) == [["a"]]
+
+
+def test_watermarks_rise_with_the_keys_while_time_passes() -> None:
+    """The sweep of the body begins after that of the tail, and yet its watermark is not higher."""
+
+    class Slow(Bucket):
+        def begin_head(self, path: str) -> InFlight[Observation]:
+            place.clock.advance(GRACE / 2)
+            return super().begin_head(path)
+
+    place = Place(ordered=True, list_limit=2)
+    place.store = Slow(clock=place.clock)
+    query = place.query()
+    for number in range(12):
+        place.put(f"{number:04}")
+        query.drain()
+        state = query.source.state.read()
+        assert state is not None
+        assert all(below <= state.watermarks.tail for _, below in state.watermarks.steps)
+        assert state.body is None or state.body.watermark <= state.watermarks.tail
+    assert state.watermarks.boundary and state.bodies
 
 
 def test_a_checkpoint_that_is_too_old_is_refused() -> None:
