@@ -251,7 +251,7 @@ def ingest_epoch(
     """Return the usage of a batch of new files of a source: planning, reading and forgetting them.
 
     Each file is one slice, which is read by one GET. Formats that read parts of a file, such as Parquet,
-    send more.
+    send more. One task reads all files; each further one takes a read unit more.
 
     Args:
         files: number of new files, at least 1 and at most `EPOCH_FILES`.
@@ -266,7 +266,7 @@ def ingest_epoch(
     size = ceil(_EPOCH_BYTES + _EPOCH_FILE_BYTES * files) if row_bytes is None else row_bytes
     # The item is stored with the state, in one transaction, and removed by a later one.
     written = 2 * (1 + 2 * _units(size, _WRITE_UNIT))
-    read = Usage(get_requests=files, write_units=written, read_units=1 + _units(size, _READ_UNIT))
+    read = Usage(get_requests=files, write_units=written, read_units=2 + _units(size, _READ_UNIT))
     if notified:
         # A HEAD of each file. Messages are received until there are none, and deleted.
         messages = 2 * ceil(files / _MESSAGES)
@@ -278,8 +278,8 @@ def ingest_poll(*, listed_keys: int = 0, notified: bool = False) -> Usage:
     """Return the usage of a batch that finds no new file. Arguments are as for `ingest_epoch`."""
     _check("listed_keys", listed_keys)
     if notified:
-        return Usage(read_units=2, queue_requests=1)
-    return Usage(put_requests=max(1, ceil(listed_keys / _PAGE)), get_requests=1, read_units=2)
+        return Usage(read_units=3, queue_requests=1)
+    return Usage(put_requests=max(1, ceil(listed_keys / _PAGE)), get_requests=1, read_units=3)
 
 
 def counted_requests(counts: RequestCounts) -> Usage:
