@@ -507,7 +507,8 @@ class Planner:
             late = finite and info.last_modified >= sweep.began + 1
             known = late or (info.path, info.etag) in taken
             decision = FileDecision.PASS if known else self.judge(state, sweep, seen_files, info)
-            recent, file = info.last_modified >= sweep.watermark, File.of(info)
+            recent = info.last_modified >= sweep.watermark
+            file = File.of(info)
             if not known:
                 builder.undelivered += self._undelivered(state, seen_files, info)
             if decision is FileDecision.READ:
