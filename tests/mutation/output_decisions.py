@@ -190,24 +190,6 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="job ids lost when parts of the index are merged",
-        where="outputs.md#layout",
-        rule="a segment has all keys of the segments that it takes the place of",
-        edit=Edit(
-            (
-                "outputs.job_index:extend",
-                "new = merged(JobIndex(store, directory, [kept.pop()]).read(), new)",
-                "kept.pop()",
-            )
-        ),
-        setting=writing({"A": drive("b")}, before=tuple("abcdefghijklmnopqrst")),
-        caught="a job began although it was committed before",
-        story=(
-            "The second checkpoint has the ids of the last ten jobs, and A begins one of the first ten "
-            "again."
-        ),
-    ),
-    Mutant(
         name="an unknown claim reported as a failure",
         where="outputs.md#a-job-step-by-step",
         rule="if a record may have been written, the call raises `OutcomeUnknown`",
