@@ -159,11 +159,15 @@ def test_a_child_process_commits_while_its_parent_finishes_a_job() -> None:
         other = pool.submit(commit, output, "a")
         assert begun.wait(30)
 
+        output._in_flight["another"] = 1  # a job whose files another thread publishes
+
         def finish() -> None:
+            assert not output._in_flight
             commit(output, "b")
             assert not output._unfinished and not output._in_flight
 
         in_child(finish)
+        del output._in_flight["another"]
         go_on.set()
         other.result(30)
 
