@@ -160,7 +160,7 @@ def test_errors_of_the_store_are_raised_unchanged(suffix: str, error: type[Commi
 @pytest.mark.parametrize("part", range(1, 8))
 def test_both_ends_of_a_line_stay_together(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
     """A block is searched in parts, and one may end between them."""
-    monkeypatch.setattr(lines, "_PART", part)
+    monkeypatch.setattr("commitlog.files.lines._PART", part)
     assert Lines().with_feeds(b"a\rb\r\nc\r\n\rd\r") == b"a\nb\r\nc\r\n\nd\n"
     assert Lines(separator=b"\n").with_feeds(b"a\rb\n") == b"a\rb\n"
 
