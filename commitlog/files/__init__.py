@@ -5,7 +5,8 @@ when its format is first used, because Spark starts many processes, and each nee
 
 Formats share `base` (their base classes), `io` and `compression` (stored files as file objects),
 `columns` and `types` (columns and their types), `lines` and `line_parser` (lines of text), `text_values`
-and `timestamps` (values as text), `rescue` (values that do not fit) and `statistics`.
+and `timestamps` (values as text), `calendars` (dates of old writers), `rescue` (values that do not fit)
+and `statistics`.
 """
 
 from __future__ import annotations
