@@ -257,6 +257,17 @@ def made(schema: Any, *blocks: tuple[int, bytes], codec: bytes = b"null") -> Pin
     return pinned(file + b"".join(_long(n) + _long(len(data)) + data + sync for n, data in blocks))
 
 
+def test_a_header_may_have_the_size_of_its_entries() -> None:
+    """A negative number of entries says so."""
+    source = made(SIMPLE, (1, _long(7) + _long(0)))
+    data = source.get(source.file.path).data
+    assert data.startswith(b"Obj\x01" + _long(2))
+    end = data.index(b"0123456789abcdef") - 1
+    sized = b"Obj\x01" + _long(-2) + _long(end - 5) + data[5:]
+    columns = Columns(schema=SCHEMA)
+    assert read(pinned(sized), columns) == read(source, columns) == [{"a": 7, "b": None}]
+
+
 def refused(source: Pinned, said: str, columns: Columns | None = None, **options: str) -> int:
     """Check the message of a refused file, in bounded memory; return the number of rows before.
 
