@@ -8,7 +8,7 @@ services), `json_protocol` (answers in JSON), `sqs` (a queue of messages).
 
 from commitlog.aws.client import AwsClient
 from commitlog.aws.configuration import Boto3Client, Boto3Session
-from commitlog.aws.connections import ConnectionPool, PendingResponse, Response
+from commitlog.aws.connections import ConnectionPool, PendingResponse, Response, parse_date
 from commitlog.aws.error_codes import common_error, first_line
 from commitlog.aws.session import AwsOptions, AwsSession, Credentials
 from commitlog.aws.signing import encode_path
@@ -26,4 +26,5 @@ __all__ = [
     "common_error",
     "encode_path",
     "first_line",
+    "parse_date",
 ]

@@ -19,6 +19,7 @@ import socket
 import ssl
 import weakref
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -28,7 +29,7 @@ from botocore.httpsession import where
 from commitlog.clock import SystemClock
 from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown, Unavailable
 
-__all__ = ["ConnectionPool", "FailedRequest", "PendingResponse", "Response"]
+__all__ = ["ConnectionPool", "FailedRequest", "PendingResponse", "Response", "parse_date"]
 
 #: Maximum size in bytes of a body that is sent together with the head.
 _INLINE = 64 * 1024
@@ -66,6 +67,18 @@ class Response:
 
 
 PendingResponse: TypeAlias = Callable[[], Response]
+
+
+def parse_date(text: str) -> datetime:
+    """Return a date in a response, in any form that boto3 reads. Raises `ValueError`.
+
+    >>> parse_date("Sat, 21 Nov 2026 10:00:00 GMT").isoformat()
+    '2026-11-21T10:00:00+00:00'
+    """
+    from botocore.utils import parse_timestamp
+
+    parsed: datetime = parse_timestamp(text)
+    return parsed
 
 
 class ConnectionPool:

@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from commitlog.aws import parse_date
+
 __all__ = [
     "complete_body",
     "delete_body",
@@ -93,9 +95,7 @@ def iso_date(text: str) -> float:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        from botocore.utils import parse_timestamp
-
-        moment = parse_timestamp(text)
+        moment = parse_date(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return moment.timestamp()
