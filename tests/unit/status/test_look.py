@@ -31,7 +31,15 @@ from commitlog.namespace import NAMESPACE_SCHEMA, DirectoryCommitter, Namespace
 from commitlog.oplog import OperationLog
 from commitlog.outputs import Mode, Output, OutputInspection
 from commitlog.outputs.ready_jobs import ReadyJob
-from commitlog.status import FINDING_KINDS, Finding, LookSettings, Report, look, metrics_text
+from commitlog.status import (
+    FINDING_KINDS,
+    Finding,
+    LookSettings,
+    Report,
+    SourcesInspection,
+    look,
+    metrics_text,
+)
 from commitlog.stores.api import InFlight, ObjectData, ObjectStore, Observation, Page, StagedInfo
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.memory import MemoryStore
@@ -574,6 +582,10 @@ def test_lag_and_quarantine(clock: ManualClock) -> None:
     assert late.command == "commitlog ingest files s --state=memory:// --waiting"
     source.engine.batch()
     assert "ingest-lag" not in kinds(source.look())
+    source.store.put_at("ahead", b"1", clock.epoch() + 100)
+    inspection = source.look().inspection
+    assert isinstance(inspection, SourcesInspection)
+    assert [each.lag for each in inspection.sources] == [0]
 
 
 def test_the_listing_of_the_input_is_bounded(clock: ManualClock) -> None:
