@@ -176,7 +176,7 @@ class _Terminal:
     """The controlling terminal, if there is one, as far as its foreground group goes."""
 
     def __init__(self) -> None:
-        self._given: int | None = None
+        self._lent_to: int | None = None
         self._file: int | None = None
         with contextlib.suppress(OSError):
             self._file = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -193,12 +193,12 @@ class _Terminal:
             os.tcsetpgrp(self._file, group)
         except OSError:
             return False
-        self._given = group
+        self._lent_to = group
         return True
 
     def take_back(self) -> bool:
         """Put this group into the foreground again, if it gave the terminal; return whether it did."""
-        group, self._given = self._given, None
+        group, self._lent_to = self._lent_to, None
         if group is None or self._file is None:
             return False
         if self._foreground() == group:  # or the shell has taken it meanwhile
