@@ -251,6 +251,17 @@ def test_a_seek_drops_what_was_read_ahead(source: Source, ahead: ReadAhead) -> N
     file.close()
 
 
+def test_a_seek_from_the_middle_of_a_block_leaves_nothing_of_it(
+    source: Source, ahead: ReadAhead
+) -> None:
+    """The bytes of a later sequence are those of its place."""
+    reader = SequentialReader(source.read, 100, block_size=10, ahead=ahead)
+    for first in (0, 50, 20):
+        for start in range(first, first + 24, 3):
+            assert reader.read(start, start + 3) == BODY[start : start + 3]
+    reader.close()
+
+
 def test_a_whole_file_is_read_in_parallel(source: Source, ahead: ReadAhead) -> None:
     """In blocks, each once; a small one, or a local one, in one request."""
     assert reader(source, ahead).read(0, 100) == BODY
