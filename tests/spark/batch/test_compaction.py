@@ -402,6 +402,8 @@ def test_files_of_old_calendars_keep_their_days(spark: SparkSession, tmp_path: P
         "spark.sql.parquet.int96RebaseModeInWrite": "LEGACY",
     }
     days = ("0001-01-01", "1500-02-28", "1582-10-15", "2024-01-01")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")  # early times of other zones are refused
     for name, value in conf.items():
         spark.conf.set(name, value)
     try:
@@ -419,6 +421,7 @@ def test_files_of_old_calendars_keep_their_days(spark: SparkSession, tmp_path: P
     finally:
         for name in (*conf, "spark.sql.parquet.outputTimestampType"):
             spark.conf.unset(name)
+        spark.conf.set("spark.sql.session.timeZone", zone)
     text = ("unix_date(d) AS d", "unix_micros(t) AS t", "CAST(l AS STRING) AS l")
     expected = sorted(map(str, spark.read.parquet(url).selectExpr(*text).collect()))
     loaded = spark.read.format("commitlog").load(url)
