@@ -602,9 +602,12 @@ class Cleanup:
 def _is_same(info: ObjectInfo, file: DataFile | Staged) -> bool:
     """Return whether `info` is the published object of `file`.
 
-    A file without a nonce is known by its name: only one upload has ever had it.
+    A file whose upload had no nonce is known by its name: only one upload has ever had it. So is one
+    that has lost its nonce, such as by a copy of a local directory, if the attempt is in its name.
     """
-    return info.nonce == file.nonce if file.nonce else info.size == file.size
+    if file.nonce and (info.nonce is not None or attempt_of(info.path) is None):
+        return info.nonce == file.nonce
+    return info.size == file.size
 
 
 def _incomplete(

@@ -108,6 +108,7 @@ def _copies(whole: Path) -> Iterator[Path]:
     shutil.copytree(whole, root, copy_function=os.link)
     index_of(root).unlink()
     shutil.copy(index_of(whole), index_of(root))
+    alter(root, "UPDATE home SET inode = ?", index_of(root).stat().st_ino)
     try:
         yield root
     finally:
@@ -185,6 +186,7 @@ def test_an_invalid_row_of_an_upload_is_corrupt(column: str, whole: Path) -> Non
         ("PRAGMA user_version = -1", CorruptRecord),
         ("DROP TABLE objects", CorruptRecord),
         ("DROP TABLE staged", CorruptRecord),
+        ("DROP TABLE home", CorruptRecord),
         ("ALTER TABLE objects DROP COLUMN metadata", CorruptRecord),
         ("UPDATE objects SET token = CAST(x'ff61' AS TEXT)", CorruptRecord),
     ],
@@ -265,7 +267,7 @@ class FullIndex(Index):
 def test_an_unrecorded_upload_leaves_no_open_file(copy: Path) -> None:
     """If its record cannot be committed, the body of a new upload is closed. A warning would fail."""
     base = make_base(str(copy), durable=False)
-    index = FullIndex(str(index_of(copy)), durable=False)
+    index = FullIndex(str(index_of(copy)), base.identity, lambda _: None, durable=False)
     record = Upload("e" * 32, "a/x", 0.0)
     with closing(base.index), closing(index), pytest.raises(Unavailable, match="full"):
         LocalWriter(evolve(base, index=index), record, "a/x", Row("token", {}))

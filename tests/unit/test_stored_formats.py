@@ -747,7 +747,11 @@ def test_a_local_directory_goes_on(sample: Sample, tmp_path: Path) -> None:
             stat = (tmp_path / name).stat()
             row = (stat.st_ino, stat.st_size, stat.st_mtime_ns, token, metadata)
             connection.execute("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", row)
-        connection.executemany("INSERT INTO staged VALUES (?, ?, ?)", values["uploads"])
+        for *upload, body in values["uploads"]:
+            row = (*upload, (tmp_path / body).stat().st_ino)
+            connection.execute("INSERT INTO staged VALUES (?, ?, ?, ?)", row)
+        home = (tmp_path / ".commitlog" / "index.sqlite").stat().st_ino
+        connection.execute("INSERT INTO home VALUES (?)", (home,))
         connection.commit()
     with closing(LocalStore(f"file://{tmp_path}", clock=sample.clock)) as store:
         info = store.head("a/b")

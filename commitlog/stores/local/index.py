@@ -8,6 +8,9 @@ A row is written, and durable, *before* its inode gets a visible name, so every 
 row. A row counts only while size and modification time are those of the file: a file that another
 program wrote or replaced has no row. SQLite's locks do not work on network file systems, so this does
 not either.
+
+The index has its own inode number, too. If it finds another one, the directory was copied: then no row
+counts, and the next writer drops all of them but those of uploads, whose bodies are known by name.
 """
 
 from __future__ import annotations
@@ -59,9 +62,13 @@ CREATE TABLE objects (
 CREATE TABLE staged (
     upload_id TEXT PRIMARY KEY,
     path      TEXT NOT NULL,
-    initiated REAL NOT NULL
+    initiated REAL NOT NULL,
+    inode     INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX staged_by_path ON staged (path);
+CREATE TABLE home (
+    inode INTEGER NOT NULL
+);
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """
@@ -95,10 +102,16 @@ class Upload:
 
 
 class Transaction:
-    """Reads, and in an exclusive one writes, of the index. Not thread-safe."""
+    """Reads, and in an exclusive one writes, of the index. Not thread-safe.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    Args:
+        connection: a connection to the file.
+        inode: the inode number of the file.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, inode: int) -> None:
         self._connection = connection
+        self._inode = _signed(inode)
 
     def commit(self) -> None:
         """Commit. Without it, the changes are rolled back."""
@@ -110,15 +123,19 @@ class Transaction:
         rows: dict[int, Row] = {}
         for inode, stat in by_inode.items():
             row = self._connection.execute(
-                "SELECT token, metadata FROM objects WHERE inode = ? AND size = ? AND mtime_ns = ?",
-                (_signed(inode), stat.st_size, stat.st_mtime_ns),
+                "SELECT token, metadata FROM objects WHERE inode = ? AND size = ? AND mtime_ns = ?"
+                " AND EXISTS (SELECT * FROM home WHERE home.inode = ?)",
+                (_signed(inode), stat.st_size, stat.st_mtime_ns, self._inode),
             ).fetchone()
             if row is not None:
                 rows[inode] = _row(*row)
         return rows
 
-    def record(self, stat: os.stat_result, row: Row) -> None:
-        """Store `row` for the file, in place of an earlier row of its inode number."""
+    def record(self, stat: os.stat_result, row: Row, upload_id: str | None = None) -> None:
+        """Store `row` for the file, in place of an earlier row of its inode number.
+
+        `upload_id` is that of the upload of which the file is the body, if it is one.
+        """
         self._connection.execute(
             "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
             (
@@ -129,6 +146,35 @@ class Transaction:
                 json.dumps(dict(row.metadata)),
             ),
         )
+        if upload_id is not None:
+            self._connection.execute(
+                "UPDATE staged SET inode = ? WHERE upload_id = ?", (_signed(stat.st_ino), upload_id)
+            )
+
+    def adopt(self, look: Callable[[str], os.stat_result | None]) -> None:
+        """If the file is a copy, take leave of the inode numbers of the original.
+
+        A whole body of an upload keeps its row: its name in the private directory is its upload id. The
+        other rows are dropped.
+
+        Args:
+            look: returns the status of the body of an upload; None if there is none.
+        """
+        home = self._connection.execute("SELECT inode FROM home").fetchall()
+        if home == [(self._inode,)]:
+            return
+        kept: list[tuple[os.stat_result, Row, str]] = []
+        for upload_id, size, *row in self._connection.execute(
+            "SELECT upload_id, size, token, metadata FROM staged JOIN objects USING (inode)"
+        ):
+            found = look(upload_id) if isinstance(upload_id, str) else None
+            if found is not None and found.st_size == size:
+                kept.append((found, _row(*row), upload_id))
+        self._connection.execute("DELETE FROM objects")
+        for each in kept:
+            self.record(*each)
+        self._connection.execute("DELETE FROM home")
+        self._connection.execute("INSERT INTO home VALUES (?)", (self._inode,))
 
     def token(self, inode: int) -> str | None:
         """Return the token that is kept for an inode, whatever file it is of.
@@ -158,7 +204,8 @@ class Transaction:
     def stage(self, upload: Upload) -> None:
         """Keep the record of a new upload."""
         self._connection.execute(
-            "INSERT INTO staged VALUES (?, ?, ?)", (upload.upload_id, upload.path, upload.initiated)
+            "INSERT INTO staged (upload_id, path, initiated) VALUES (?, ?, ?)",
+            (upload.upload_id, upload.path, upload.initiated),
         )
 
     def unstage(self, upload_id: str) -> None:
@@ -193,11 +240,23 @@ class Index:
 
     Args:
         file: the SQLite file, which `Index.create` has made.
+        inode: its inode number.
+        look: returns the status of the body of an upload; see `Transaction.adopt`.
         durable: False leaves it to the operating system when rows reach the disk.
     """
 
-    def __init__(self, file: str, *, durable: bool) -> None:
+    def __init__(
+        self,
+        file: str,
+        inode: int,
+        look: Callable[[str], os.stat_result | None],
+        *,
+        durable: bool,
+    ) -> None:
         self._file = file
+        self._inode = inode
+        self._look = look
+        self._at_home = False
         self._durable = durable
         self._turn = threading.Lock()
         self._returned = threading.Condition()
@@ -223,6 +282,8 @@ class Index:
                 connection = sqlite3.connect(scratch, isolation_level=None)
                 try:
                     connection.executescript(_SCHEMA)
+                    inode = _signed(os.stat(scratch).st_ino)
+                    connection.execute("INSERT INTO home VALUES (?)", (inode,))
                 finally:
                     connection.close()
             if durable:
@@ -250,7 +311,7 @@ class Index:
         """
         try:
             with _explained(self._file), self._connection() as connection:
-                return work(Transaction(connection))
+                return work(Transaction(connection, self._inode))
         except AccessDenied as error:
             refused = error
         for _ in range(_TRIES):
@@ -262,7 +323,7 @@ class Index:
                     _explained(self._file),
                     closing(_connect(self._file, "ro&immutable=1")) as connection,
                 ):
-                    outcome = work(Transaction(connection))
+                    outcome = work(Transaction(connection, self._inode))
             except CommitError:
                 if self._at_rest() == before:
                     raise
@@ -333,18 +394,26 @@ class Index:
             raise Busy(f"waited {PATIENCE:.0f} s for another writer of {self._file}")
         try:
             with _explained(self._file), self._connection() as connection:
-                level = ("FULL" if durable else "NORMAL") if self._durable else "OFF"
-                connection.execute(f"PRAGMA synchronous = {level}")
                 patience = max(0.0, until - time.monotonic())
-                begin(connection, patience=patience, checkpoints=self._checkpoints)
                 try:
-                    yield Transaction(connection)
+                    if not self._at_home:
+                        # On the disk before a body that keeps its row gets a visible name.
+                        self._begin(connection, patience, durable=True).adopt(self._look)
+                        connection.execute("COMMIT")
+                        self._at_home = True
+                    yield self._begin(connection, patience, durable=durable)
                 finally:
                     if connection.in_transaction:
                         with suppress(*_SQLITE):
                             connection.execute("ROLLBACK")
         finally:
             turn.release()
+
+    def _begin(self, connection: sqlite3.Connection, patience: float, *, durable: bool) -> Transaction:
+        level = ("FULL" if durable else "NORMAL") if self._durable else "OFF"
+        connection.execute(f"PRAGMA synchronous = {level}")
+        begin(connection, patience=patience, checkpoints=self._checkpoints)
+        return Transaction(connection, self._inode)
 
     def close(self) -> None:
         """Close the connections that are not in use. Idempotent."""

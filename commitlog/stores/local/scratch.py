@@ -272,7 +272,7 @@ class LocalWriter(StageWriter):
             with self._base.index.recording() as transaction:
                 if transaction.upload(self._upload_id) is None:
                     raise NotFound(f"the upload of {self._path!r} was aborted by another client")
-                transaction.record(found, self._row)
+                transaction.record(found, self._row, self._upload_id)
             self._base.sync_staged()
             self._sink.close()
         return Staged(
@@ -398,9 +398,16 @@ def _base_at(directory: str, above: tuple[str, ...], device: int, durable: bool)
     found = _index_at(tree)
     if found is None:
         return None
+
+    def body(upload_id: str) -> os.stat_result | None:
+        with suppress(InvalidPath):  # a link
+            if _NAME.fullmatch(upload_id):
+                return tree.stat((RESERVED, _STAGED, upload_id))
+        return None
+
     return Base(
         tree=tree,
-        index=Index(_index_file(directory), durable=durable),
+        index=Index(_index_file(directory), found.st_ino, body, durable=durable),
         device=device,
         identity=found.st_ino,
         above=above,

@@ -455,7 +455,8 @@ class LocalStore(ObjectStore):
                     upload_id, nonce = ids[source]
                     record = Upload(upload_id, "/".join(base.above + target), self._clock.epoch())
                     found = change.stage_file(base.above + source, record)
-                    transaction.record(found, Row(secrets.token_hex(16), {NONCE: nonce}))
+                    row = Row(secrets.token_hex(16), {NONCE: nonce})
+                    transaction.record(found, row, upload_id)
                     path = "/".join(target)
                     staged.append(
                         Staged(path=path, upload_id=upload_id, size=found.st_size, nonce=nonce)

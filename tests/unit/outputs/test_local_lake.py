@@ -1,13 +1,15 @@
-"""Outputs in a local directory that is seen in another place."""
+"""Outputs in a local directory that is seen in another place, or copied."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from commitlog import connect
 from commitlog.outputs import Output
+from commitlog.outputs.publishing import Publisher
 
 
 @pytest.mark.parametrize("inner", [False, True])
@@ -35,3 +37,40 @@ def test_a_recovery_finishes_jobs_of_the_same_directory_in_another_place(
             assert report.recovery.aborted.keys() or report.removed
             assert not list(store.list_staged())
             assert not list(store.list(f"{path}/_commitlog/data/".lstrip("/")))
+
+
+@pytest.mark.parametrize("step", ["publish", "forget"])
+@pytest.mark.parametrize("change", ["none", "size", "name"])
+def test_a_copy_of_the_directory_has_the_jobs_of_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, change: str
+) -> None:
+    """The driver died after the commit point: before it published the file, or after."""
+
+    class Died(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Died
+
+    with connect(str(tmp_path / "lake")) as store:
+        output = Output(store, "out")
+        job = output.begin("daily")
+        file = output.stage(job, job.file_name(0), b"x\n")
+        with monkeypatch.context() as patched:
+            patched.setattr(Publisher, step, die)
+            with pytest.raises(Died):
+                output.commit(job, [file])
+    copy = Path(shutil.copytree(tmp_path / "lake", tmp_path / "copy"))
+    staged = copy / ".commitlog/staged" / file.staged.upload_id
+    data = staged if step == "publish" else copy / file.staged.path
+    if change == "size":
+        data.write_bytes(b"")
+    elif change == "name":
+        data.rename(data.with_name("other.csv"))
+    with connect(str(copy)) as store:
+        report = Output(store, "out").recover(older_than=1e9)
+        if change == "none":
+            assert not report.lost and Output(store, "out").snapshot().version == 1
+            assert (copy / file.staged.path).read_bytes() == b"x\n"
+        else:
+            assert [each.job_id for each in report.lost] == ["daily"]

@@ -495,6 +495,65 @@ def test_a_reused_inode_number_does_not_transfer_etag_or_metadata(store: LocalSt
         assert info.etag.startswith("weak-") and info.etag != etag and not info.metadata
 
 
+# -- copies of the directory -----------------------------------------------------------------------
+
+
+def _copied(root: Path) -> Path:
+    """Return a copy of the directory, in which files have other inode numbers."""
+    return Path(shutil.copytree(root, root.with_name("copy")))
+
+
+def test_an_upload_in_a_copy_of_the_directory_is_the_same_upload(store: LocalStore, root: Path) -> None:
+    """It can be published in each of them, with its metadata; and again in a copy of the copy."""
+    staged = store.stage("a", b"1", metadata={"kind": "ours"})
+    (root / "in").write_bytes(b"22")
+    [moved] = store.stage_files({"in": "b"}, key="job")
+    store.close()
+    copy = _copied(root)
+    with closing(LocalStore(copy)) as first:
+        first.put("c", b"3")
+    again = Path(shutil.copytree(copy, root.with_name("again")))
+    for place in (root, copy, again):
+        with closing(LocalStore(place)) as opened:
+            for upload, metadata in ((staged, {"kind": "ours"}), (moved, {})):
+                opened.publish(upload)
+                found = opened.head(upload.path)
+                assert found.nonce == upload.nonce and not found.etag.startswith("weak-")
+                assert found.metadata.items() >= metadata.items()
+            assert not list(opened.list_staged())
+
+
+def test_a_body_of_another_size_is_not_the_upload_of_a_copy(store: LocalStore, root: Path) -> None:
+    """Such as one that was being written, or that the copying has cut."""
+    staged = store.stage("a", b"123")
+    store.close()
+    copy = _copied(root)
+    (copy / ".commitlog" / "staged" / staged.upload_id).write_bytes(b"1")
+    with closing(LocalStore(copy)) as opened, pytest.raises(NotFound):
+        opened.publish(staged)
+
+
+def test_a_file_of_a_copy_has_no_row_of_another_file(store: LocalStore, root: Path) -> None:
+    """It may have the inode number, the size and the time of a file in the original."""
+    etag = store.put("a", b"1", metadata={"of": "a"}).etag
+    store.put("b", b"2", metadata={"of": "b"})
+    store.close()
+    copy = _copied(root)
+    found = (copy / "b").stat()
+    with closing(sqlite3.connect(copy / ".commitlog" / "index.sqlite")) as rows:
+        rows.execute("DELETE FROM objects WHERE token != ?", (etag,))
+        rows.execute("UPDATE objects SET inode = ?, mtime_ns = ?", (found.st_ino, found.st_mtime_ns))
+        rows.commit()
+    with closing(LocalStore(copy)) as opened:
+        for _ in range(2):  # before and after the first change
+            info = opened.head("b")
+            assert info.etag.startswith("weak-") and not info.metadata
+            opened.put("c", b"3", metadata={"of": "c"})
+        assert opened.head("c").metadata == {"of": "c"}
+    with closing(LocalStore(root)) as opened:
+        assert opened.head("a").etag == etag
+
+
 # -- creation and removal of directories -----------------------------------------------------------
 
 
@@ -1254,7 +1313,8 @@ def test_the_index_drops_rows_after_the_names_are_on_disk(
 def test_a_new_file_with_a_reused_inode_keeps_its_row(root: Path) -> None:
     """The row of a removed file is dropped later, when its inode number may already be in use again."""
     LocalStore(root).put("a", b"1")
-    index = Index(str(root / ".commitlog" / "index.sqlite"), durable=False)
+    file = root / ".commitlog" / "index.sqlite"
+    index = Index(str(file), file.stat().st_ino, lambda _: None, durable=False)
     found = (root / "a").stat()
     with index.recording() as transaction:
         token = transaction.token(found.st_ino)
