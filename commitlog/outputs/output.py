@@ -575,6 +575,9 @@ class Output:
 
         If it raises, the attempt may or may not be excluded; call it again, or leave it to `recover`.
         """
+        return self._despite_full_disk(partial(self._abort, job, list(files)))
+
+    def _abort(self, job: Job, files: Iterable[StagedFile]) -> CommitRecord | None:
         # In a log that is not the one in which the job began, nothing is known of it.
         after = job.base if self._log.cache.still_has(job.base, job.base_id) else 0
         found = self._log.abort_undecided({job.attempt: job.job_id}, after=after)
@@ -648,7 +651,8 @@ class Output:
         raises the store's errors. The next run continues the work.
         """
         log, publisher = self._preview() if dry_run else (self._log, self._publisher)
-        return recover(
+        work = partial(
+            recover,
             log,
             self._pending,
             self._ready,
@@ -657,6 +661,7 @@ class Output:
             tag=self._tag,
             clock=self._clock,
         )
+        return work() if dry_run else self._despite_full_disk(work)
 
     def gc(self, *, older_than: float, dry_run: bool = False) -> GcReport:
         """Recover, and remove files that only old versions need. Idempotent.
@@ -674,7 +679,8 @@ class Output:
         """
         preview = self._preview() if dry_run else None
         log, publisher = (self._log, self._publisher) if preview is None else preview
-        report = collect(
+        work = partial(
+            collect,
             log,
             self._pending,
             self._ready,
@@ -684,8 +690,22 @@ class Output:
             clock=self._clock,
         )
         if preview is None:
-            return report
+            return self._despite_full_disk(work)
+        report = work()
         return evolve(report, expired=max(report.expired, preview[0].expired))
+
+    def _despite_full_disk(self, work: Callable[[], T]) -> T:
+        """Do what may be done twice, and again with the space that the store holds back."""
+        try:
+            return work()
+        except CommitError as error:
+            hold_back = self.store.object_store.make_room()
+            if hold_back is None:
+                raise
+            _log.warning("the disk is full (%s): using the space that was held back", error)
+        result = work()
+        hold_back()
+        return result
 
     def _preview(self) -> tuple[PreviewLog, PreviewPublisher]:
         directory = join(self.path, "_commitlog")

@@ -640,5 +640,13 @@ class ObjectStore(abc.ABC):
     def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
         """Yield the uploads under `prefix` that are neither published nor aborted."""
 
+    def make_room(self) -> Callable[[], None] | None:
+        """Free the space that the store holds back for a full disk, to remove what fills it.
+
+        Returns a function that holds space back again if there is room; call it after the removal. None,
+        with nothing freed: the store holds no space back, or its disk is not full.
+        """
+        return None
+
     def close(self) -> None:  # noqa: B027 - optional to implement
         """Release connections and files. The store must not be used afterwards. Idempotent."""

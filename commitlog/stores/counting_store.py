@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from commitlog._util.request_stats import RequestRecorder
@@ -62,6 +62,10 @@ class CountingStore(ObjectStore):
     def versioning(self) -> Versioning | None:
         """See `ObjectStore.versioning`; not counted."""
         return self._store.versioning()
+
+    def make_room(self) -> Callable[[], None] | None:
+        """See `ObjectStore.make_room`; no request."""
+        return self._store.make_room()
 
     def begin_head(self, path: str) -> InFlight[Observation]:
         """See `ObjectStore.begin_head`."""

@@ -1,8 +1,9 @@
 """The private directory of a local store: its place, its content, its writers, and its cleaning.
 
 ``.commitlog`` in the directory that was opened first ("the base") holds ``index.sqlite``, ``writing/``
-(unfinished bodies, each locked by its living writer) and ``staged/`` (uploads that wait to be published,
-each with a record in the index). A store that opens a directory below a base uses that base, so that all
+(unfinished bodies, each locked by its living writer), ``staged/`` (uploads that wait to be published,
+each with a record in the index) and ``reserve`` (space for the records that come before a removal, for
+the day when the disk is full). A store that opens a directory below a base uses that base, so that all
 writers of one file wait for one lock.
 """
 
@@ -32,7 +33,7 @@ from commitlog.errors import (
 )
 from commitlog.stores.api import NONCE, Staged, StageWriter
 from commitlog.stores.body import WRITE_SIZE, write_block
-from commitlog.stores.local.file_io import full_sync
+from commitlog.stores.local.file_io import full_sync, write_all
 from commitlog.stores.local.index import Index, Row, Transaction, Upload
 from commitlog.stores.local.tree import RESERVED, Tree, explained, sync_directory
 
@@ -43,6 +44,11 @@ _INDEX: Final = "index.sqlite"
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 _WRITING: Final = "writing"
 _STAGED: Final = "staged"
+_RESERVE: Final = "reserve"
+_NEW_RESERVE: Final = "reserve.new"
+#: Bytes held back for a full disk. An abort writes a record and its row, and opens SQLite's log.
+RESERVE: Final = 128 * 1024
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # How our own files are called there. What else is there was put there by others, and is left alone.
 _NAME: Final = re.compile("[0-9a-f]{32}(-wal|-shm|-journal)?")
 
@@ -109,11 +115,12 @@ class Base:
         return transaction.find(stat for stat in found if stat.st_dev == self.device)
 
     @contextmanager
-    def private(self, name: str) -> Iterator[int]:
+    def private(self, *names: str) -> Iterator[int]:
         """Give a descriptor of a private directory. Raises `InvalidPath` for a symbolic link."""
-        with self.tree.directory((RESERVED, name)) as fd:
+        parts = (RESERVED, *names)
+        with self.tree.directory(parts) as fd:
             if fd is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
             yield fd
 
     @staticmethod
@@ -176,9 +183,28 @@ class Base:
             with self.index.changing() as transaction:
                 self._drop(transaction, file)
 
+    @contextmanager
+    def removing(self) -> Iterator[Transaction]:
+        """Yield what `Index.changing` does, for a removal. A full disk does not prevent it.
+
+        SQLite needs space for its log before the first change of a process.
+        """
+        made = False
+        with ExitStack() as opened:
+            try:
+                transaction = opened.enter_context(self.index.changing())
+            except Unavailable as error:
+                made = not isinstance(error, Busy) and self.make_room()
+                if not made:
+                    raise
+                transaction = opened.enter_context(self.index.changing())
+            yield transaction
+        if made:
+            self.hold_back()
+
     def drop_staged(self, upload_id: str) -> None:
         """Remove a staged body and its record."""
-        with self.index.changing() as transaction:
+        with self.removing() as transaction:
             self._drop(transaction, self.staged_file(upload_id))
             transaction.unstage(upload_id)
 
@@ -204,6 +230,29 @@ class Base:
             raise
         except (OSError, CommitError):
             return
+        self.hold_back()
+
+    def hold_back(self) -> None:
+        """Hold space back for a full disk, unless some is, or the disk lacks four times as much."""
+        with suppress(OSError, InvalidPath), self.private() as directory:
+            try:
+                os.stat(_RESERVE, dir_fd=directory, follow_symlinks=False)
+            except FileNotFoundError:
+                with _filled(directory, 4 * RESERVE) as fd:
+                    os.ftruncate(fd, RESERVE)
+                    os.rename(_NEW_RESERVE, _RESERVE, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def make_room(self) -> bool:
+        """Free the space that is held back, if the disk is full; return whether it was."""
+        with suppress(OSError, InvalidPath), self.private() as directory:
+            try:
+                with _filled(directory, RESERVE):
+                    return False
+            except OSError as error:
+                if error.errno in _FULL:
+                    os.unlink(_RESERVE, dir_fd=directory)
+                    return True
+        return False
 
     def _drop_stale(self, name: str, directory: int) -> None:
         """Drop an unfinished body, unless its writer lives. Raises only `Busy`."""
@@ -293,6 +342,23 @@ class LocalWriter(StageWriter):
     def _check_open(self) -> None:
         if self._sink.closed:
             raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
+
+
+@contextmanager
+def _filled(directory: int, size: int) -> Iterator[int]:
+    """Give a new file for a reserve; at the end it is dropped, unless it was renamed.
+
+    Its bytes are random: a file system may neither leave zeros out nor compress them.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(_NEW_RESERVE, flags, 0o666, dir_fd=directory)
+    try:
+        write_all(fd, os.urandom(size))
+        yield fd
+    finally:
+        os.close(fd)
+        with suppress(FileNotFoundError):
+            os.unlink(_NEW_RESERVE, dir_fd=directory)
 
 
 def innermost(top: str, directory: Sequence[str]) -> int:

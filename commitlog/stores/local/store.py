@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import groupby, islice
@@ -142,7 +142,8 @@ class LocalStore(ObjectStore):
 
     A path may have segments of up to 255 bytes, except ``.commitlog``; ``a`` and ``a/b`` cannot both be
     objects (`InvalidPath`). Empty directories are invisible, and directories that a delete leaves empty
-    are removed. No space left, or too many open files, raises `Unavailable`.
+    are removed. No space left, or too many open files, raises `Unavailable`. ``.commitlog/reserve`` has
+    128 KiB of space, without which nothing could be removed from a full disk.
     """
 
     capabilities = Capabilities(
@@ -339,7 +340,7 @@ class LocalStore(ObjectStore):
                 raise changed(path, condition, None)
             return
         base, whole = self._base_of(path)
-        with explained(repr(path)), base.index.changing() as transaction:
+        with explained(repr(path)), base.removing() as transaction:
             self._check_expiry(path, expiry)
             change = Change(base, transaction)
             change.remove(whole, condition)
@@ -375,7 +376,7 @@ class LocalStore(ObjectStore):
         """Remove objects of one index, given with their parts from its base; return the errors."""
         errors: dict[str, CommitError] = {}
         try:
-            with base.index.changing() as transaction:
+            with base.removing() as transaction:
                 change = Change(base, transaction)
                 for path, whole in batch.items():
                     try:
@@ -517,6 +518,11 @@ class LocalStore(ObjectStore):
                         StagedInfo(path=path, upload_id=upload.upload_id, initiated=upload.initiated)
                     )
         return iter(sorted(found, key=lambda each: (each.path, each.initiated)))
+
+    def make_room(self) -> Callable[[], None] | None:
+        """See `ObjectStore.make_room`. 128 KiB are held back, in ``.commitlog/reserve``."""
+        base = self._existing()
+        return base.hold_back if base is not None and base.make_room() else None
 
     def close(self) -> None:
         """Close the index. Idempotent."""

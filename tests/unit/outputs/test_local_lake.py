@@ -1,15 +1,23 @@
-"""Outputs in a local directory that is seen in another place, or copied."""
+"""Outputs in a local directory that is seen in another place, or copied, or whose disk is full."""
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from commitlog import connect
+from commitlog.commit import ConditionalStore
+from commitlog.errors import JobAborted, Unavailable
 from commitlog.outputs import Output
 from commitlog.outputs.publishing import Publisher
+from commitlog.stores.local.store import LocalStore
+from commitlog.testing import ManualClock
 
 
 @pytest.mark.parametrize("inner", [False, True])
@@ -74,3 +82,37 @@ def test_a_copy_of_the_directory_has_the_jobs_of_the_directory(
             assert (copy / file.staged.path).read_bytes() == b"x\n"
         else:
             assert [each.job_id for each in report.lost] == ["daily"]
+
+
+@pytest.mark.parametrize("how", ["abort", "recover", "gc"])
+def test_a_full_disk_can_be_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The record that excludes the job comes before the removal, and has its space."""
+    reserve = tmp_path / ".commitlog/reserve"
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if reserve.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, data)
+
+    clock = ManualClock()
+    with closing(LocalStore(tmp_path, clock=clock)) as directory:
+        store = ConditionalStore(directory, clock=clock)
+        output = Output(store, "out", clock=clock)
+        job = output.begin("daily")
+        files = [output.stage(job, job.file_name(0), b"x")]
+        calls: dict[str, Callable[[], object]] = {
+            "abort": lambda: output.abort(job, iter(files)),
+            "recover": lambda: output.recover(older_than=-5),
+            "gc": lambda: output.gc(older_than=-5),
+        }
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", full)
+            output.recover(older_than=-5, dry_run=True)
+            with pytest.raises(Unavailable, match="No space left"):
+                output.commit(job, files)
+            assert reserve.exists() and list(store.list_staged())
+            calls[how]()
+        assert reserve.exists() and not list(store.list_staged())
+        with pytest.raises(JobAborted):
+            output.commit(job, files)

@@ -45,6 +45,7 @@ from commitlog.errors import (
 from commitlog.stores.api import IfAbsent, IfMatch, ObjectStore, RequestExpiry, Staged
 from commitlog.stores.local import index
 from commitlog.stores.local.index import Index
+from commitlog.stores.local.scratch import RESERVE
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.local.tree import Tree
 from commitlog.stores.memory import MemoryStore
@@ -1197,6 +1198,96 @@ def test_a_failure_before_the_link_changes_nothing(
             store.put("old/a" if name != "mkdir" else "new/a", b"2")
     assert store.head("old/a").etag == etag
     assert _paths(store) == ["old/a"] and _private(root) == []
+
+
+@pytest.fixture
+def reserve(store: LocalStore, root: Path) -> Path:
+    """What the store holds back for a full disk."""
+    store.put("old/a", b"1")
+    return root / ".commitlog" / "reserve"
+
+
+def _fill(patch: pytest.MonkeyPatch, reserve: Path, most: int = 1 << 30) -> None:
+    """Fill the disk: without the reserve, there is space for writes of up to `most` bytes."""
+    _failing(patch, "write", errno.ENOSPC, lambda _, data: reserve.exists() or len(data) > most)
+
+
+def test_space_is_held_back_while_the_disk_is_not_full(store: LocalStore, reserve: Path) -> None:
+    """It is real space, and stays when there is no need for it."""
+    assert reserve.stat().st_size == RESERVE <= reserve.stat().st_blocks * 512
+    assert store.make_room() is None and reserve.exists()
+    assert {file.name for file in reserve.parent.iterdir() if "sqlite" not in file.name} == {
+        "reserve",
+        "staged",
+        "writing",
+    }
+
+
+def test_no_space_is_held_back_on_a_disk_with_little(
+    root: Path, store: LocalStore, reserve: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there is serves the writers."""
+    reserve.unlink()
+    with monkeypatch.context() as patch:
+        _fill(patch, reserve, most=RESERVE)
+        with closing(LocalStore(root)) as other:
+            other.put("b", b"2")
+    assert not reserve.exists() and store.make_room() is None
+    with closing(LocalStore(root)) as other:
+        other.put("b", b"2")
+    assert reserve.exists()
+
+
+def test_only_a_removal_gets_what_is_held_back(
+    store: LocalStore, reserve: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writers of objects do not: they would fill the disk again."""
+    with monkeypatch.context() as patch:
+        _fill(patch, reserve, most=RESERVE)
+        patch.setattr("commitlog.stores.local.scratch.write_block", lambda file, data: os.write(0, data))
+        for write in (store.put, store.stage):
+            with pytest.raises(Unavailable, match="No space left"):
+                write("b", b"2")
+            assert reserve.exists()
+        hold_back = store.make_room()
+        assert hold_back is not None and not reserve.exists()
+        store.put("b", b"2")
+        hold_back()
+        assert not reserve.exists(), "it would fill the disk"
+    hold_back()
+    assert reserve.stat().st_size == RESERVE
+
+
+def test_a_full_disk_does_not_prevent_a_removal(
+    store: LocalStore, root: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new process cannot open the index without space for the log of SQLite."""
+    store.put("old/b", b"2")
+    staged = store.stage("c", b"3")
+
+    def begin(*arguments: Any, **options: Any) -> None:
+        if reserve.exists():
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        real(*arguments, **options)
+
+    real = index.begin
+    removals = (
+        lambda: store.delete("old/a"),
+        lambda: store.delete_many(["old/b"]),
+        lambda: store.abort(staged),
+    )
+    for remove in removals:
+        with monkeypatch.context() as patch:
+            patch.setattr(index, "begin", begin)
+            with pytest.raises(Unavailable):
+                store.put("d", b"4")
+            assert reserve.exists()
+            _fill(patch, reserve)
+            assert not remove()
+        assert reserve.exists(), "it was made again"
+    assert not _paths(store) and not list(store.list_staged())
 
 
 def test_a_failed_sync_after_the_link_leaves_the_outcome_unknown(
