@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -54,6 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
     derandomize = bool(os.environ.get("CI"))
     settings.register_profile("tests", **_SETTINGS, derandomize=derandomize, max_examples=number)
     settings.load_profile("tests")
+    # A run in the background, or under nohup(1), ignores them, and so would the programs that it starts.
+    for interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(interrupt) == signal.SIG_IGN:
+            signal.signal(interrupt, signal.SIG_DFL)
     # Before click 8.2, its runner adds standard error to standard output.
     if "mix_stderr" in inspect.signature(CliRunner).parameters:
         CliRunner.__init__ = functools.partialmethod(CliRunner.__init__, mix_stderr=False)  # type: ignore

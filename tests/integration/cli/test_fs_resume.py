@@ -261,7 +261,7 @@ REMOVING = """
     def interrupt(number, frame):
         noticed.set()
         raise KeyboardInterrupt
-    __main__._interrupt = interrupt
+    __main__.interrupt = interrupt
     delete, calls = Namespace.delete, itertools.count(1)
     def deleting(self, path, **how):
         if next(calls) == 10:

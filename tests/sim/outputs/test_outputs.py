@@ -588,9 +588,9 @@ def test_states_of_larger_worlds(case: Case) -> None:
 RUNS: Mapping[str, int] = {
     "outputs-conditions": 300,
     "outputs-leases": 250,
-    "outputs-records-staged": 150,
+    "outputs-records-staged": 300,
     "outputs-lists": 200,
-    "outputs-s3a": 200,
+    "outputs-s3a": 400,
     "outputs-s3a-lists": 250,
     "outputs-shared-records": 400,
 }
