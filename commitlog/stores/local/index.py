@@ -151,7 +151,7 @@ class Transaction:
                 "UPDATE staged SET inode = ? WHERE upload_id = ?", (_signed(stat.st_ino), upload_id)
             )
 
-    def adopt(self, look: Callable[[str], os.stat_result | None]) -> None:
+    def keep_uploads(self, look: Callable[[str], os.stat_result | None]) -> None:
         """If the file is a copy, take leave of the inode numbers of the original.
 
         A whole body of an upload keeps its row: its name in the private directory is its upload id. The
@@ -241,7 +241,7 @@ class Index:
     Args:
         file: the SQLite file, which `Index.create` has made.
         inode: its inode number.
-        look: returns the status of the body of an upload; see `Transaction.adopt`.
+        look: returns the status of the body of an upload; see `Transaction.keep_uploads`.
         durable: False leaves it to the operating system when rows reach the disk.
     """
 
@@ -398,7 +398,7 @@ class Index:
                 try:
                     if not self._at_home:
                         # On the disk before a body that keeps its row gets a visible name.
-                        self._begin(connection, patience, durable=True).adopt(self._look)
+                        self._begin(connection, patience, durable=True).keep_uploads(self._look)
                         connection.execute("COMMIT")
                         self._at_home = True
                     yield self._begin(connection, patience, durable=durable)
