@@ -222,7 +222,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="an abort records the attempt as aborted in the log before it drops an upload",
         edit=Edit(
             (
-                "Output.abort",
+                "Output._abort",
                 "self._log.abort_undecided({job.attempt: job.job_id}, after=after)",
                 "self._log.outcomes({job.attempt}, after=after)",
             )
