@@ -1,5 +1,7 @@
 """The end of a process after an interrupt, whatever is still to be undone.
 
+A module of its own, because the program imports it before the commands.
+
 A command undoes what it can after Ctrl-C. With a store that does not answer, that would take minutes:
 each request waits for its answer, and is repeated, also in threads that the end of the process awaits.
 """

@@ -194,7 +194,8 @@ class _Reader:
         leaves = range(len(file.schema))
         int96 = frozenset(leaf for leaf in leaves if file.schema.column(leaf).physical_type == "INT96")
         self._file = opened(with_binary_int96(file.metadata)) if int96 else file
-        self.marks: Mapping[bytes, bytes] = file.metadata.metadata or {}
+        footer = file.metadata
+        self.marks: Mapping[bytes, bytes] = footer.metadata or {}
         self.groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         footer = file.metadata
         modes = unmarked_modes(footer, options)

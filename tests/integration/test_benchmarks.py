@@ -181,7 +181,7 @@ def test_requests_of_a_job_do_not_depend_on_the_length_of_the_log() -> None:
 
     figures = measure_scale(Sizes(logs=(20, 100), jobs=()), lambda _: None)
     short, long = figures["log"]
-    assert short["begin_requests"] == long["begin_requests"] == {"GET": 3, "LIST": 1}
+    assert short["begin_requests"] == long["begin_requests"] == {"GET": 4, "LIST": 1}
     assert short["snapshot_requests"] == long["snapshot_requests"]
     for step in ("begin_second", "begin_again"):
         assert short[f"{step}_requests"] == long[f"{step}_requests"] == {"GET": 1}

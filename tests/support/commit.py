@@ -198,6 +198,9 @@ class ScriptedStore(ObjectStore):
     def key(self, path: str) -> str:
         return self.inner.key(path)
 
+    def portable_key(self, path: str) -> str:
+        return self.inner.portable_key(path)
+
     def begin_head(self, path: str) -> InFlight[Observation]:
         try:
             pending = self.script.run("head", lambda: self.inner.begin_head(path), path=path)

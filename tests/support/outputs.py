@@ -57,6 +57,9 @@ class HookedStore(ObjectStore):
     def key(self, path: str) -> str:
         return self.inner.key(path)
 
+    def portable_key(self, path: str) -> str:
+        return self.inner.portable_key(path)
+
     def begin_head(self, path: str) -> InFlight[Observation]:
         return self.inner.begin_head(path)
 

@@ -15,6 +15,7 @@ from attrs import evolve
 from commitlog._util.background import Foreground
 from commitlog._util.retry import Backoff
 from commitlog.commit import ConditionalStore
+from commitlog.commit.probe import PREFIX, THREADS
 from commitlog.commit.record import NEVER
 from commitlog.errors import (
     ConfigurationError,
@@ -30,7 +31,7 @@ from commitlog.locks import LOCK_SCHEMA, Lock, LockSettings
 from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores import MemoryStore
-from commitlog.stores.api import IfMatch, PutResult
+from commitlog.stores.api import IfMatch, Observation, PutResult
 from commitlog.stores.body import Body
 from commitlog.tables import InFlight, Item, MemoryTable, TableCondition
 from commitlog.testing import ManualClock
@@ -141,19 +142,24 @@ def test_heartbeats_keep_it(make: Callable[..., Lock], clock: ManualClock) -> No
 
 
 class _Unproven(MemoryStore):
-    """A store whose conditions are probed first, and whose replacements take a second each."""
+    """A store whose conditions are probed first. Looks of the probe, and replacements, take a second."""
 
     capabilities = evolve(MemoryStore.capabilities, enforced=False)
 
     def put(self, path: str, data: Body, **options: Any) -> PutResult:
-        self._clock.sleep(1 if isinstance(options.get("condition"), IfMatch) else 0)
+        replaces = isinstance(options.get("condition"), IfMatch) and PREFIX not in path
+        self._clock.sleep(1 if replaces else 0)
         return super().put(path, data, **options)
+
+    def begin_head(self, path: str) -> InFlight[Observation]:
+        self._clock.sleep(1 if PREFIX in path else 0)
+        return super().begin_head(path)
 
 
 def test_a_lease_begins_when_its_store_is_known(clock: ManualClock) -> None:
     """The probe of a store takes longer than a lease. No heartbeat waits for it."""
     place = ConditionalStore(
-        _Unproven(clock=clock), clock=clock, open_executor=lambda: ThreadPoolExecutor(4)
+        _Unproven(clock=clock), clock=clock, open_executor=lambda: ThreadPoolExecutor(THREADS)
     )
     lock = Lock(place, "lock", settings=SETTINGS, background=Foreground(), clock=clock)
     assert lock.acquire(blocking=False)

@@ -112,10 +112,10 @@ def test_a_table_that_a_restore_is_removing_is_not_saved(at: World) -> None:
 
     def pause(what: str, perform: Callable[[], object]) -> None:
         number = theirs.requests["transact"]
-        if what == "transact" and number == 1:  # the claim in the table; the epoch is claimed
+        if what == "transact" and number == 2:  # the first removal; the table and the epoch are claimed
             begun.set()
             assert go_on.wait(60)
-        if what == "transact" and number == 4:  # after the claim, the metadata record, and all others
+        if what == "transact" and number == 5:  # all are removed
             raise Dies
         perform()
 
@@ -133,14 +133,13 @@ def test_a_table_that_a_restore_is_removing_is_not_saved(at: World) -> None:
         if request != "scan":
             return
         scans += 1
-        if scans == 1:  # before the rewrite claims an epoch
-            thread.start()
-            assert begun.wait(60)
-        elif scans == 2:  # after that
+        if scans == 2:  # after the rewrite claimed an epoch
             go_on.set()
             assert over.wait(60)
 
     theirs.step = pause
+    thread.start()
+    assert begun.wait(60)
     with pytest.MonkeyPatch.context() as patch:
         before_requests(at, wire, patch, before)
         with pytest.raises(Conflict):
