@@ -186,8 +186,9 @@ def test_requests_of_a_job_do_not_depend_on_the_length_of_the_log() -> None:
     for step in ("begin_second", "begin_again"):
         assert short[f"{step}_requests"] == long[f"{step}_requests"] == {"GET": 1}
     for step, most in (("commit", 8), ("job", 15)):
-        gets = {length[f"{step}_requests"]["GET"] for length in (short, long)}
-        assert len(gets) == 1 and gets.pop() < most
+        fewest, largest = sorted(length[f"{step}_requests"]["GET"] for length in (short, long))
+        # Segments of the index of jobs are merged in one of some hundred commits.
+        assert round(largest - fewest, 6) <= 0.1 and largest < most
 
 
 def test_a_large_job_is_committed_in_its_own_process() -> None:
