@@ -34,8 +34,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def _end() -> None:
     message = (
-        f"commitlog: interrupted, and not done after {SECONDS:g} s more: a store does not answer. What"
-        " was in progress may or may not have happened; uploads may remain\n"
+        f"commitlog: interrupted, and not done after {SECONDS:g} s more: a store does not answer."
+        " Changes that were under way may or may not have happened; uploads may remain\n"
     )
     try:
         os.write(sys.stderr.fileno(), message.encode())

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -53,6 +54,7 @@ class Job:
         self._stopped = False
         self._signals: deque[int] = deque()
         self._passed_on = 0
+        self._woken: int | None = None
 
     def run(self, command: tuple[str, ...], environment: Mapping[str, str]) -> int:
         """Run the command to its end; return its exit status, 128 + N if signal N ended it.
@@ -96,7 +98,13 @@ class Job:
         """Wait for the end of the command; return its status, negative for a signal."""
         assert self._process is not None
         while True:
-            _, status = os.waitpid(self._process.pid, os.WUNTRACED)
+            how = os.WUNTRACED | (0 if self._woken is None else os.WNOHANG)
+            process, status = os.waitpid(self._process.pid, how)
+            if not process:
+                assert self._woken is not None
+                select.select([self._woken], [], [])
+                os.read(self._woken, 4096)
+                continue
             if os.WIFSTOPPED(status):
                 self._stopped_by(os.WSTOPSIG(status))
                 continue
@@ -138,17 +146,30 @@ class Job:
 
     @contextlib.contextmanager
     def _handlers(self) -> Iterator[None]:
-        """Handle signals in the block. One that is ignored, as under nohup(1), stays ignored."""
-        before = {}
-        if threading.current_thread() is threading.main_thread():  # only there are signals handled
-            for number in (*_PASSED_ON, *_STOPS):
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    before[number] = signal.signal(number, self._on_signal)
+        """Handle signals in the block. One that is ignored, as under nohup(1), stays ignored.
+
+        Each writes a byte to a pipe. So none is missed that comes just before the wait for the command,
+        which would begin without a call of its handler.
+        """
+        if threading.current_thread() is not threading.main_thread():  # only there are signals handled
+            yield
+            return
+        self._woken, written = os.pipe()
+        for end in (self._woken, written):
+            os.set_blocking(end, False)
+        wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        before = {signal.SIGCHLD: signal.signal(signal.SIGCHLD, lambda number, frame: None)}
+        for number in (*_PASSED_ON, *_STOPS):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, self._on_signal)
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            signal.set_wakeup_fd(wakeup)
+            os.close(self._woken)
+            os.close(written)
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._signals.append(number)

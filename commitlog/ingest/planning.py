@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 #: What to do if the store turns out to list in an order that does not allow a boundary.
 _ADVICE = (
-    "objects may have been passed over. Run `commitlog ingest reset`, and restart without `ordered` and"
+    "objects may have been left out. Run `commitlog ingest reset`, and restart without `ordered` and"
     " with a new checkpoint directory, which reads everything again"
 )
 

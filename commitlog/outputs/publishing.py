@@ -625,7 +625,10 @@ def _incomplete(
         state = "not visible yet"
         advice = "Do not run it again; commitlog output recover completes it"
         if isinstance(errors[0], InvalidPath):
-            advice += ", once what is in the way is moved. A job that replaces these rows helps, too"
+            advice += (
+                ", once you have moved the file or directory that is in the way. A job that replaces"
+                " these rows helps, too"
+            )
     return PublishIncomplete(
         f"job {record.job_id!r} is committed as version {record.version}, but {len(errors)} of its"
         f" {record.file_count} files are {state} ({errors[0]}). {advice}",

@@ -137,7 +137,7 @@ class OutputColumns:
         if self.unknown is not None:
             raise NotSupported(
                 f"the output has files of Spark's own writer of {self.unknown or 'another format'}, and"
-                " no record can tell what is in them: read the directory with Spark's reader of that"
+                " no record can describe them: read the directory with Spark's reader of that"
                 " format, or overwrite the output"
             )
 
@@ -199,7 +199,7 @@ class OutputColumns:
     def __str__(self) -> str:
         """Return the columns as Spark's messages spell them."""
         if self.unknown is not None:
-            return f"{', '.join(self.names) or 'that nobody named'} of unknown types"
+            return f"{', '.join(self.names) or 'without names'} of unknown types"
         return spelled({"type": "struct", "fields": self.fields})
 
 

@@ -516,7 +516,7 @@ def _merged(columns: OutputColumns, state: State) -> str:
     existing = OutputColumns.parse(state.schema)
     if state.files and existing.unknown is None and columns.unknown is not None:
         raise NotSupported(
-            f"the output has the columns {existing}, and no record can tell what is in files of Spark's"
+            f"the output has the columns {existing}, and no record can describe files of Spark's"
             f" writer of {columns.unknown or 'another format'} with these options: no reader of the log"
             " could read the output any more. Nothing was written: append the rows as Parquet, or with"
             " format('commitlog') and option fileFormat, or overwrite the output"

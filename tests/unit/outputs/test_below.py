@@ -239,7 +239,7 @@ def test_an_output_with_something_in_the_way_of_a_file_has_a_way_out(tmp_path: P
         ]
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "p=1").write_bytes(b"in the way")
-        with pytest.raises(PublishIncomplete, match="once what is in the way is moved"):
+        with pytest.raises(PublishIncomplete, match="once you have moved the file or directory"):
             top.commit(job, files)
         with pytest.raises(PublishIncomplete):
             top.recover(older_than=0)
