@@ -510,7 +510,7 @@ def test_rows_with_nan_match_conditions(spark: SparkSession, tmp_path: Path, fmt
     rows = numbers.selectExpr("x", "named_struct('y', float(x)) s").coalesce(1)
     save(rows, tmp_path / "out", fileFormat=fmt)
     read = commitlog.spark.read(spark, str(tmp_path / "out"))
-    assert is_native(read)
+    assert is_native(read) == (fmt == "parquet")
     nan = "double('NaN')"
     for condition in ("x > 5", f"x = {nan}", f"x IN (7, {nan})", "NOT x <= 5", "NOT x = 1", "s.y >= 5"):
         assert str(read.where(condition).collect()) == "[Row(x=nan, s=Row(y=nan))]", condition
