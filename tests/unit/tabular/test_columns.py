@@ -110,6 +110,6 @@ def test_rows_are_not_added_to_files_of_unknown_columns() -> None:
     unknown = OutputColumns.unknown_of("csv", ["a"]).dump()
     columns = described(column("a", "long")).dump()
     file = DataFile(path="a.csv", size=1, nonce="")
-    with pytest.raises(NotSupported, match="no record can tell what is in them"):
+    with pytest.raises(NotSupported, match="no record can describe them"):
         check_schema(unknown, lambda: [file], columns, FileOptions(), merge=True)
     assert check_schema(unknown, list, columns, FileOptions(), merge=False) == columns
