@@ -2,7 +2,7 @@
 
 A module of its own, because it knows processes, signals and terminals, and nothing of locks.
 
-The command has a process group of its own, so that signals reach its descendants too, and nobody else.
+The command has a process group of its own, so that signals reach the command and its descendants alone.
 But the shell knows the group of ``commitlog`` only. So this module does for the command what the kernel
 does within one group:
 
@@ -138,7 +138,7 @@ class Job:
             if not self._may_run():
                 self._send(signal.SIGKILL)
             elif number != signal.SIGTSTP and not went_on and not self._terminal.is_mine():
-                # Nobody could ever bring this group to the foreground, so the kernel did not stop it. It
+                # No shell can bring this group to the foreground, so the kernel did not stop it. It
                 # ends what waits for the terminal there.
                 self._send(signal.SIGHUP)
             self._stopped = False

@@ -186,7 +186,7 @@ def _wrapped(fs: Any, path: str) -> None:
 
 
 def _in_except(fs: Any, path: str) -> None:
-    # It may be whole, but nobody can tell. So the exception is not swallowed.
+    # It may be whole, but no check can tell. So the exception is not swallowed.
     file = fs.open(path, "wb")
     try:
         raise KeyError
