@@ -64,7 +64,7 @@ def parse_bytes(text: str) -> int:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at an offset, in the variable length of protocol buffers, and its end.
+    r"""Return the number at an offset, in the variable length of protocol buffers, and its end.
 
     Raises `ValueError` if the number does not end within `data`.
 

