@@ -165,21 +165,22 @@ def count_spark(sizes: Sequence[int], say: _Say) -> Iterator[dict[str, Any]]:
 
 
 def _warm_up(writer: S3aWriter, proxy: Proxy) -> None:
-    """Write jobs until our committer knows which conditions the store enforces."""
-    if not writer.logged:
-        _written(writer, 2, proxy)
-        return
-    for _ in range(3):
-        _written(writer, _WARM_UP, proxy)
-    while any(".commitlog-probe-" in request for request in _written(writer, _WARM_UP, proxy)):
-        pass
+    """Write the first jobs; those of our committer also find out which conditions the store enforces."""
+    for files in [_WARM_UP] * 3 if writer.logged else [2]:
+        _written(writer, files, proxy)
 
 
 def _written(writer: S3aWriter, files: int, proxy: Proxy) -> list[str]:
-    """Write a job to a new path; return its requests."""
+    """Write a job to a new path, and again while the store is still probed; return its requests."""
     rows = writer.session.range(0, files, 1, files)
-    path = f"job-{uuid.uuid4().hex[:12]}"
-    return requests_of(lambda: writer.write(rows, path), proxy)[1]
+
+    def write() -> None:
+        writer.write(rows, f"job-{uuid.uuid4().hex[:12]}")
+
+    while True:
+        _, requests = requests_of(write, proxy)
+        if not any(".commitlog-probe-" in request for request in requests):
+            return requests
 
 
 # -- Python ------------------------------------------------------------------------------------------

@@ -246,27 +246,36 @@ def collect_garbage(objects: int, *, log: bool = True) -> Usage:
 
 
 def ingest_epoch(
-    files: int, *, listed_keys: int = 0, notified: bool = False, row_bytes: int | None = None
+    files: int,
+    *,
+    tasks: int = 1,
+    listed_keys: int = 0,
+    notified: bool = False,
+    row_bytes: int | None = None,
 ) -> Usage:
     """Return the usage of a batch of new files of a source: planning, reading and forgetting them.
 
     Each file is one slice, which is read by one GET. Formats that read parts of a file, such as Parquet,
-    send more. One task reads all files; each further one takes a read unit more.
+    send more.
 
     Args:
         files: number of new files, at least 1 and at most `EPOCH_FILES`.
+        tasks: number of tasks that read them. Each task looks for problems of the epoch.
         listed_keys: number of keys that the batch lists: all below the prefix, or with ``ordered`` or
             ``listLimit`` a part of them.
         notified: whether notifications name the files, one in each message, and nothing is listed. The
             source lists all keys only once in ``listingInterval``, which is not included.
         row_bytes: size of the item with the list of the files; by default about 30 bytes for each.
     """
+    _check("tasks", tasks)
     if not 0 < files <= EPOCH_FILES:
         raise ConfigurationError(f"an epoch has 1 to {EPOCH_FILES} files, not {files:g}")
     size = ceil(_EPOCH_BYTES + _EPOCH_FILE_BYTES * files) if row_bytes is None else row_bytes
     # The item is stored with the state, in one transaction, and removed by a later one.
     written = 2 * (1 + 2 * _units(size, _WRITE_UNIT))
-    read = Usage(get_requests=files, write_units=written, read_units=2 + _units(size, _READ_UNIT))
+    read = Usage(
+        get_requests=files, write_units=written, read_units=1 + tasks + _units(size, _READ_UNIT)
+    )
     if notified:
         # A HEAD of each file. Messages are received until there are none, and deleted.
         messages = 2 * ceil(files / _MESSAGES)

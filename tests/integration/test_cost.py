@@ -307,7 +307,8 @@ def test_epochs(site: Site, files: int, notified: bool) -> None:
         rows = [item for item in table.query("s") if str(item["item"]).startswith(ROWS)]
         size = size_of_item(rows[-1])
         assert rows[-1]["files"] == files
-        how: dict[str, Any] = {"listed_keys": landing.keys, "notified": notified}
+        tasks = len(engine.source.partitions(*engine.checkpoint.log[-2:]))
+        how: dict[str, Any] = {"tasks": tasks, "listed_keys": landing.keys, "notified": notified}
         expected = operations.ingest_epoch(files, row_bytes=size, **how)
         # The item is removed when the source forgets the files, an hour later.
         removed = Usage(write_units=2 * -(-size // 1_024))
