@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TypeAlias
 
-from commitlog._sqlite.locking import is_busy
 from commitlog._util.retry import Backoff
+from commitlog._util.sqlite_locking import is_busy
 from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import ConfigurationError, CorruptRecord, Unavailable
 from commitlog.tables.api import (

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
 
-from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
 from commitlog._util.fork import close_on_fork
+from commitlog._util.sqlite_locking import Checkpoints, begin, leave_log_alone
 from commitlog.errors import (
     AccessDenied,
     Busy,

@@ -27,9 +27,9 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
-from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
 from commitlog._util.batching import Batcher
 from commitlog._util.fork import close_on_fork
+from commitlog._util.sqlite_locking import Checkpoints, begin, leave_log_alone
 from commitlog.errors import AccessDenied, Busy, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.stores.local.file_io import full_sync
 

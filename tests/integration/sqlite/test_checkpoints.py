@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from commitlog._sqlite import locking
+from commitlog._util import sqlite_locking as locking
 from commitlog.errors import Unavailable
 from commitlog.stores.local.store import LocalStore
 from commitlog.tables import TableSchema
@@ -168,7 +168,7 @@ def test_a_long_reader_does_not_cause_a_checkpoint_at_each_write(
 
 _WRITER = """
 import json, sys
-from commitlog._sqlite import locking
+from commitlog._util import sqlite_locking as locking
 locking._LARGE, locking._EVERY = 64 * 1024, 10
 from commitlog.tables import TableSchema
 from commitlog.tables.api import Absent, Equals, Key

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlog._sqlite import locking
-from commitlog._sqlite.locking import Checkpoints, begin
+from commitlog._util import sqlite_locking as locking
+from commitlog._util.sqlite_locking import Checkpoints, begin
 from commitlog.stores.local.store import LocalStore
 from commitlog.tables import TableSchema
 from commitlog.tables.open import open_table

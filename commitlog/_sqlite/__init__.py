@@ -1,1 +1,0 @@
-"""SQLite for several processes: `locking` is fair waiting for the write lock."""
