@@ -17,6 +17,7 @@ from commitlog.errors import (
     ConfigurationError,
     JobAborted,
     JobAlreadyCommitted,
+    NotSupported,
     OutcomeUnknown,
 )
 from commitlog.outputs import Batch, CommitRecord, Output, StagedFile, State
@@ -200,6 +201,19 @@ def test_modes(writer_of: Callable[..., OutputWriter], tmp_path: Path) -> None:
     empty = writer_of(mode="overwrite")
     empty.commit(empty.begin(None), [])
     assert found(tmp_path) == []
+
+
+def test_a_foreign_partition_with_another_spelling_is_refused(
+    writer_of: Callable[..., OutputWriter], tmp_path: Path
+) -> None:
+    """Its rows could not be recognised as those to replace, and a listing would show them for ever."""
+    foreign = tmp_path / "out" / "at=2013-07-10 02%3A30%3A00" / "part-0.parquet"
+    foreign.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"v": [1]}), foreign)
+    columns = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("v", pa.int64())])
+    with pytest.raises(NotSupported, match="is not spelled as the output spells"):
+        writer_of(mode="overwrite-partitions", partition_by="at").begin(columns)
+    writer_of(mode="overwrite", partition_by="at").begin(columns)
 
 
 @pytest.mark.parametrize("happened", [True, False])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StructType
 
-from commitlog.errors import JobAlreadyCommitted, StateMismatch
+from commitlog.errors import JobAlreadyCommitted, NotSupported, StateMismatch
 from commitlog.outputs import StagedFile
 from commitlog.outputs.job import Stats
 from commitlog.spark.targets.base import MicroBatch
@@ -85,3 +85,16 @@ def test_a_batch_before_the_last_one_is_refused(run: Run) -> None:
         run(0, *files)
     with pytest.raises(JobAlreadyCommitted):
         run(0, *files, onDuplicate="skip")
+
+
+def test_a_foreign_partition_with_another_spelling_is_refused(tmp_path: Path) -> None:
+    """Its rows could not be recognised as those to replace, and a listing would show them for ever."""
+    foreign = tmp_path / "at=2013-07-10 02%3A30%3A00" / "part-0.parquet"
+    foreign.parent.mkdir()
+    foreign.write_bytes(b"")
+    columns = StructType().add("n", "long").add("at", "timestamp")
+    options = {"path": str(tmp_path), "partitionBy": "at"}
+    dynamic = WriteOptions.parse({**options, "partitionOverwriteMode": "dynamic"})
+    with pytest.raises(NotSupported, match="is not spelled as the output spells"):
+        OutputTarget(dynamic).begin(columns, overwrite=True)
+    OutputTarget(WriteOptions.parse(options)).begin(columns, overwrite=True)
