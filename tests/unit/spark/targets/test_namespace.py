@@ -194,6 +194,13 @@ def columns_at(site: Site) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in site.source().schema()}
 
 
+def rows_at(site: Site) -> dict[str, list[Any]]:
+    """Return the rows that the data source reads."""
+    reader = site.source().reader(ID)
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    return pa.Table.from_batches(batches).to_pydict()
+
+
 def test_refusals_before_there_are_files(site: Site) -> None:
     """A job that cannot succeed is refused before a task runs, and leaves nothing."""
     site.writer(jobId="one").commit([site.task(1)])
@@ -246,9 +253,7 @@ def test_an_abort_after_the_commit_changes_nothing(site: Site) -> None:
     writer.commit(reported)
     writer.abort(reported)
     assert site.names() == ["part-1.parquet", "part-2.parquet"]
-    reader = site.source().reader(ID)
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    assert pa.Table.from_batches(batches).to_pydict() == {"id": [1, 2]}
+    assert rows_at(site) == {"id": [1, 2]}
 
 
 def test_a_stream_writes_and_does_not_read(site: Site) -> None:
@@ -267,6 +272,15 @@ def test_a_stream_writes_and_does_not_read(site: Site) -> None:
     writer.commit([site.task(2)], 0)
     writer.abort([site.task(3)], 0)
     assert site.names() == ["part-1.parquet"]
+
+
+def test_a_batch_that_is_committed_again_keeps_its_objects(site: Site) -> None:
+    """Spark repeats a commit whose answer was lost, and the files of the first one have the objects."""
+    writer: Any = site.source().streamWriter(ID, False)
+    reported = [site.task(1)]
+    writer.commit(reported, 0)
+    writer.commit(reported, 0)
+    assert rows_at(site) == {"id": [1]}
 
 
 # -- reading -----------------------------------------------------------------------------------------
