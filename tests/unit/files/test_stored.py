@@ -123,11 +123,12 @@ def test_types_of_spark_alone_are_found_at_any_depth() -> None:
         "valueType": {"type": "array", "elementType": "variant"},
     }
     inner = {"type": "struct", "fields": [{"name": "x", "type": {"type": "udt", "sqlType": "long"}}]}
-    kinds = {"a": "decimal(3,1)", "b": nested, "c": inner, "d": "void", "e": "timestamp_ntz"}
+    keyed = {"type": "map", "keyType": INTERVAL, "valueType": "long"}
+    kinds = {"a": "decimal(3,1)", "b": nested, "c": inner, "d": "void", "e": "timestamp_ntz", "g": keyed}
     fields: list[Any] = [{"name": name, "type": kind} for name, kind in kinds.items()]
     fields.append({"name": "f", "type": "string", "metadata": {"__COLLATIONS": {"f": "icu.UNICODE"}}})
     text = json.dumps({"type": "struct", "fields": fields}).encode()
     found = {"b": "variant", "c": "udt", "d": "void", "f": "string with a collation"}
-    assert spark_kinds(text) == found
+    assert spark_kinds(text) == {**found, "g": INTERVAL}
     for other in (None, b"", b"[]", b"StructType(StructField(a,LongType))", b'{"fields":[{}]}'):
         assert spark_kinds(other) == {}
