@@ -97,6 +97,21 @@ def test_a_job_is_not_committed_to_another_log_than_it_began_in(
     assert add_job(output, "long", 0).version == last.version + 1
 
 
+def test_a_job_is_not_committed_to_another_log_that_its_process_has_just_read(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """That log has as many records as the one in which the job began."""
+    output = open_output(store, clock)
+    add_job(output, "old", 0)
+    job = output.begin("long")
+    remove(store)
+    again = open_output(store, clock)
+    add_job(again, "new", 0)
+    with pytest.raises(StateMismatch, match="removed"):
+        again.commit(job, stage_some(again, job))
+    assert again.snapshot().jobs == ("new",)
+
+
 def test_a_job_that_began_in_an_empty_output_is_committed_after_the_new_log(
     store: MemoryStore, clock: ManualClock
 ) -> None:
