@@ -180,6 +180,18 @@ def test_files_that_cannot_be_removed_are_removed_later() -> None:
     assert listed(store) == ["b 1"]
 
 
+def test_a_reader_that_cannot_remove_files_leaves_that_to_a_recovery() -> None:
+    """It reads the new rows; ``_SUCCESS`` would tell the recovery that no work is left."""
+    store = MemoryStore()
+    add_job(open_output(store), "a", 0)
+    with pytest.raises(PublishIncomplete, match="still listed"):
+        add_job(open_output(_Stubborn(store)), "b", 1, mode="overwrite")
+    assert content(open_output(_Stubborn(store))) == ["b 1"]
+    assert open_output(store).watermark() == 1
+    open_output(store).recover(older_than=0)
+    assert listed(store) == ["b 1"]
+
+
 class _Stubborn(HookedStore):
     """A store whose bulk deletes fail."""
 
