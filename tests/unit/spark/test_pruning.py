@@ -227,6 +227,15 @@ def test_a_file_is_skipped_by_its_bounds(
     assert wants(file_of(stats), kind, each) is expected
 
 
+@pytest.mark.parametrize("rows", [None, 10])
+def test_an_unknown_number_of_nulls_excludes_nothing(rows: int | None) -> None:
+    """Bounds alone count: a writer need not give the nulls, nor the number of rows."""
+    for low, expected in ((1, True), (8, False)):
+        stats = low, 9, None
+        assert wants(file_of(stats, rows=rows), t.LongType(), ("x", "=", 5)) is expected
+        assert Pruning.of([("x", "=", 5)], schema_of(t.LongType())).wants_part({"x": stats}) is expected
+
+
 def test_statistics_that_contradict_the_schema_are_corrupt() -> None:
     """They raise CorruptRecord, and skip no file."""
     with pytest.raises(CorruptRecord):
