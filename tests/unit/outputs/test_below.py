@@ -18,6 +18,7 @@ from commitlog.errors import (
     InvalidPath,
     NotSupported,
     PublishIncomplete,
+    Unavailable,
 )
 from commitlog.outputs import CommitRecord, Mode, Output, Visibility
 from commitlog.outputs.foreign import survey
@@ -211,6 +212,27 @@ def test_rows_that_were_merged_meanwhile_are_replaced(caplog: pytest.LogCaptureF
         open_output(store).recover(older_than=0)
         assert listed(day.store) == (["merged", "new"] if mixed else ["new"])
         assert ("both stay" in caplog.text) == mixed
+
+
+def test_rows_of_a_partition_that_cannot_be_removed_are_left_to_a_later_recovery() -> None:
+    """Its log has replaced them already, but a listing still shows them."""
+    store = MemoryStore()
+    day = Output(open_output(store).store, "out/p=1")
+    add(day, "old")
+
+    def stubborn(name: str, _path: str, mutation: Callable[[], Any]) -> Any:
+        if name == "delete_many":
+            raise Unavailable("not now")
+        return mutation()
+
+    with pytest.raises(PublishIncomplete):
+        add(open_output(HookedStore(store, stubborn)), "new", mode="overwrite")
+    assert logged(open_output(HookedStore(store, stubborn))) == ["new"]
+    with pytest.raises(PublishIncomplete):
+        open_output(HookedStore(store, stubborn)).recover(older_than=0)
+    assert listed(day.store) == ["new", "old"]
+    open_output(store).recover(older_than=0)
+    assert listed(day.store) == ["new"]
 
 
 def test_directories_with_an_index_of_their_own_are_overwritten(tmp_path: Path) -> None:
