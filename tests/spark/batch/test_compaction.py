@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -21,6 +23,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.files import StoredObject, output_format_of
+from commitlog.files.base import BATCH_ROWS
 from commitlog.outputs import CommitRecord, Job, Output, StagedFile, Visibility
 from commitlog.outputs.compaction import Group
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
@@ -195,6 +198,27 @@ def test_a_file_that_does_not_match_its_record_is_not_merged(output: Output) -> 
         merge(output)
     assert one.path in str(error.value)
     assert output.snapshot().version == 2
+    assert list(output.store.list_staged()) == []
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_not_merged(output: Output) -> None:
+    """Its first rows are in the new file by then, so the others could not be left where they are."""
+    schema = pa.schema([("t", pa.timestamp("us", tz="UTC"))])
+    marks = {"version": "3.5.0", "legacyDateTime": "", "timeZone": "Europe/Berlin"}
+    table = pa.table({"t": [0] * BATCH_ROWS + [-(2**52)]}, schema=schema)
+    body = io.BytesIO()
+    pq.write_table(
+        table.replace_schema_metadata({f"org.apache.spark.{n}": text for n, text in marks.items()}), body
+    )
+    job = output.begin(schema=columns(schema))
+    # Spark's own writers do not tell the number of rows.
+    name = job.file_name(0, suffix=".snappy.parquet")
+    output.commit(job, [output.stage(job, name, body.getvalue())])
+    for value in (1, 2):
+        add(output, pa.record_batch([[value]], schema=schema))
+    with pytest.raises(NotSupported, match="a time before 1900"):
+        merge(output)
+    assert output.snapshot().version == 3
     assert list(output.store.list_staged()) == []
 
 
