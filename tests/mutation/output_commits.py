@@ -179,6 +179,42 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="rows of an output below left because its job is committed",
+        where="outputs.md#foreign-files",
+        rule="a job is complete once the log of an output below has removed what it replaced there",
+        edit=Edit(("Output._replace_below", "output._publisher.roll_forward()", "pass")),
+        setting=writing(
+            {"A": drive("j", mode="overwrite"), "R": recover()},
+            after={"R": 5},
+            below=("p=x",),
+            denied=dict.fromkeys("AR", ("delete_many",)),
+        ),
+        caught="was deleted before all replaced files were removed",
+        story=(
+            "A commits, and then replaces the rows in the log of the partition, but may not remove "
+            "their files. R may not, either. It finds the job in that log, and considers A's complete: "
+            "plain readers read the old rows for ever."
+        ),
+    ),
+    Mutant(
+        name="`_SUCCESS` advanced while replaced files are listed",
+        where="outputs.md#layout",
+        rule="`_SUCCESS` names a version after the files that it replaced were removed",
+        edit=Edit(("Publisher._roll", "and cleanup.done:", ":")),
+        setting=writing(
+            {"A": drive("j", mode="overwrite"), "R": read()},
+            after={"R": 5},
+            before=("old",),
+            denied=dict.fromkeys("AR", ("delete_many",)),
+        ),
+        caught="_SUCCESS names 2, but commit 2 is not completely visible",
+        story=(
+            "A commits, but may not remove the files that it replaced. A reader may not, either, and "
+            "does not mind. It moves `_SUCCESS` on, so no recovery removes them: plain readers read "
+            "both rows for ever."
+        ),
+    ),
+    Mutant(
         name="`_SUCCESS` advanced without a condition",
         where="outputs.md#layout",
         rule="`_SUCCESS` is replaced on condition of its content, and never goes back",
