@@ -246,6 +246,14 @@ def test_a_job_is_checked_again_at_its_commit(
     assert list(site.lake.list(".staging")) == []
 
 
+def test_a_commit_without_the_message_of_a_task_is_refused(site: Site) -> None:
+    """The rows of that task would be missing. Nothing was added."""
+    for writer, number in ((site.writer(), ()), (site.source().streamWriter(ID, False), (0,))):
+        with pytest.raises(AttributeError):
+            writer.commit([site.task(1), None], *number)
+    assert not site.lake.exists("out")
+
+
 def test_an_abort_after_the_commit_changes_nothing(site: Site) -> None:
     """Spark calls abort after a commit that raised, even if the job is committed."""
     writer: CommitlogWriter = site.writer()
