@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -63,6 +65,24 @@ def test_gc_keeps_files_of_a_job_committed_meanwhile(nth: int) -> None:
     else:
         with pytest.raises(CommitError):
             commit()
+
+
+def test_gc_keeps_files_of_a_job_committed_between_two_reads_of_the_log() -> None:
+    """What the log says at its end does not count for files that were compared with an earlier state."""
+    for nth in itertools.count(1):
+        store = MemoryStore()
+        driver = open_output(store)
+        job = driver.begin("slow", visibility="logged")
+        files = stage_some(driver, job)
+        record = "out/_commitlog/00000000000000000001.json"
+        meddled = Meddled(store, record, nth, partial(driver.commit, job, files))
+        try:
+            open_output(meddled).gc(older_than=0)
+        except JobAborted:  # the job was ruled out before
+            assert not list(driver.log())
+            break
+        assert is_there(store, driver)
+    assert nth > 3
 
 
 def test_gc_spares_the_records_of_an_attempt_with_a_young_upload() -> None:
