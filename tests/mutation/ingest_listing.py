@@ -146,6 +146,31 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="files of the tail handed out again by the body",
+        where="ingest.md#keys-that-grow",
+        rule=(
+            "every object that the boundary passes is below the watermark of the sweep that has just "
+            "listed it, or is remembered"
+        ),
+        edit=Edit(
+            (
+                "Planner._list",
+                "taken = {_version(entry) for entry, _ in builder.entries}",
+                "taken = admitted",
+            )
+        ),
+        setting=reading(
+            {"A": {"batches": 1}},
+            [Upload("a", age=60), Upload("b")],
+            settings={"ordered": True, "remember": "everything", "max_files": 3},
+        ),
+        caught=_TWICE,
+        story=(
+            "The boundary moves over a at the end of the tail. In the same call the sweep of the body "
+            "finds a, which the table does not remember yet."
+        ),
+    ),
+    Mutant(
         name="a finite run that ends with a sweep that had begun before",
         where="ingest.md#keys-that-grow",
         rule="a run that must end sweeps all keys, from the beginning",

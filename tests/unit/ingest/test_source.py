@@ -399,6 +399,16 @@ def test_with_ordered_keys_only_the_tail_is_listed() -> None:
     assert paths(query)[-2:] == [["0031"], ["0030"]]
 
 
+def test_a_call_lists_a_file_twice_and_reads_it_once() -> None:
+    """The boundary passes a file that the tail hands out, and the sweep before it sees it again."""
+    place = Place(ordered=True, remember="everything")
+    place.store.put_at("a", b"1", place.clock.epoch() - 9 * GRACE)
+    place.put("b")
+    query = place.query()
+    query.drain()
+    assert paths(query) == [["a", "b"]]
+
+
 def test_objects_before_the_tail_are_found_by_the_sweep() -> None:
     """The sweep of the body finds new and overwritten objects before the tail, and each once."""
     place = Place(ordered=True, list_limit=5)
@@ -737,6 +747,26 @@ def test_two_queries_cannot_share_a_source() -> None:
     with pytest.raises(StateMismatch, match="a separate source id"):
         two.source.latest_offset(ends[1])
     assert one.source.latest_offset(ends[0])["epoch"] == 2
+
+
+def test_of_two_queries_that_begin_at_once_one_is_refused() -> None:
+    """The one whose request comes second looks again at who owns the source."""
+    place = Place()
+    place.put("a")
+    one, two = place.query().source, place.query().source
+    start = one.initial_offset()
+    ends = [source.latest_offset(start) for source in (one, two)]
+    read = one.state.read
+
+    def racing() -> Any:
+        state = read()
+        if state is not None and not state.claim:
+            assert two.partitions(start, ends[1])
+        return state
+
+    one.state.read = racing  # type: ignore[method-assign]
+    with pytest.raises(StateMismatch, match="by a query with another checkpoint"):
+        one.partitions(start, ends[0])
 
 
 def test_lost_restored_or_new_state_is_detected() -> None:
