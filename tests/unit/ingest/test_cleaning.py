@@ -393,6 +393,28 @@ def test_a_checkpoint_before_the_cleaned_epochs_is_refused() -> None:
     assert source.partitions(third, end)
 
 
+def test_the_cleaning_is_recorded_before_the_first_file_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the cleaner dies after that file, an earlier checkpoint is refused as well."""
+    site = Site(remember="everything")
+    for path in "ab":
+        site.put(path)
+        site.read()
+    first, second = site.checkpoint.log
+    source = site.engine().source
+    delete = site.store.delete
+
+    def deleted_last(*args: Any, **options: Any) -> None:
+        delete(*args, **options)
+        raise Stop
+
+    monkeypatch.setattr(site.store, "delete", deleted_last)
+    with pytest.raises(Stop):
+        site.cleaner.clean()
+    assert site.paths() == ["b"]
+    with pytest.raises(StateMismatch, match="had committed epoch 2"):
+        source.partitions(first, second)
+
+
 def test_a_checkpoint_before_the_cleaned_epochs_is_refused_without_cleaning_too() -> None:
     """The files that were cleaned before the option was set to off are gone all the same."""
     site = Site(remember="everything")

@@ -80,6 +80,8 @@ def test_the_start_of_a_glob_narrows_the_listing() -> None:
     """The listed prefix ends before the first special character of the glob."""
     settings = IngestSettings(source="s", prefix="in/", names=PathFilter(glob="2026/a*/x"))
     assert settings.listed_prefix == "in/2026/a"
+    special = ("*", "?", "[x]", "{x,y}", "\\*")
+    assert {PathFilter(glob=f"2026/a{each}").literal for each in special} == {"2026/a"}
 
 
 @pytest.mark.parametrize("wrong", [{"glob": "\ud800"}, {"name": 7}, {"hidden": "no"}], ids=range(3))

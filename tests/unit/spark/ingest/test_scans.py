@@ -188,6 +188,18 @@ def test_a_replayed_batch_leaves_out_what_is_not_as_listed(
     assert [(each.slice.file.path, each.kind) for each in again.problems()] == [("a", kind)]
 
 
+def test_a_file_that_was_left_out_is_in_no_later_attempt(source: Source) -> None:
+    """If it comes back, it is in another batch, and in that one alone."""
+    end = source.next()
+    path, away = source.directory / "a", source.directory / "_a"
+    path.rename(away)
+    first, second = (Source(source.directory, {"missing": "skip"}) for _ in range(2))
+    assert names(first.files(None, end)) == ["b ü"]
+    away.rename(path)
+    assert names(second.files(None, end)) == ["b ü"]
+    assert names(second.files(end, second.next(end))) == ["a"]
+
+
 def test_a_file_that_python_has_begun_is_refused(source: Source) -> None:
     """Spark reads whole files."""
     (source.directory / "big").write_text("x\n" * 2000)
