@@ -135,6 +135,21 @@ def test_a_batch_that_is_not_committed_is_not_cleaned() -> None:
     assert site.cleaner.clean() == Cleaned(files=2)
 
 
+def test_a_query_that_does_not_own_the_source_commits_nothing() -> None:
+    """The owner has not read the file yet."""
+    site = Site(remember="everything")
+    site.put("a")
+    owner, other = site.engine().source, site.engine().source
+    start = owner.initial_offset()
+    ends = [source.latest_offset(start) for source in (owner, other)]
+    owner.partitions(start, ends[0])
+    with pytest.raises(StateMismatch, match="by a query with another checkpoint"):
+        other.commit(ends[1])
+    assert site.cleaner.clean() == Cleaned()
+    owner.commit(ends[0])
+    assert site.cleaner.clean() == Cleaned(files=1)
+
+
 def test_the_delay_begins_with_the_commit() -> None:
     """A later commit does not postpone the cleaning of earlier epochs."""
     site = Site(remember="everything", clean_delay=100.0)

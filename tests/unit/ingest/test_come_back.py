@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from commitlog.errors import InputUnreadable
-from commitlog.ingest import IngestAdmin, IngestSettings, Pinned, Slice
+from commitlog.ingest import File, IngestAdmin, IngestSettings, Pinned, Problem, Slice
 from commitlog.ingest.epoch_builder import Limits
 from commitlog.ingest.planning import Planner
+from commitlog.ingest.rows import Entry, encoded
+from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, Checkpoint, Engine, Record, state_table
 
@@ -127,6 +129,23 @@ def test_only_the_slices_that_were_left_out_are_read() -> None:
     place.put(_A)
     place.query(splits=True).drain()
     assert place.delivered == whole(_A)
+
+
+def test_a_problem_is_remembered_as_long_as_its_file() -> None:
+    """It stays when the rows of earlier epochs are forgotten."""
+    seen = SeenFiles()
+    early, late = files = [File(path, _A, 4, 50.0) for path in ("a", "b")]
+    rows = [encoded(at, at, [(Entry(file, ((0, 4, 0),)), True)])[0] for at, file in enumerate(files, 1)]
+    for row in rows:
+        seen.add(row)
+    slice = Slice(late, 0, 4)
+    problem = Problem(source="s", epoch=2, slice=slice, kind="missing", error="gone", time=0.0)
+    seen.add_problem(problem)
+    seen.forget([rows[0].range])
+    assert (seen.look(early), seen.look(late)) == (Seen.NO, Seen.YES)
+    assert seen.undelivered(late) == [problem]
+    seen.forget([rows[1].range])
+    assert (seen.look(late), seen.undelivered(late)) == (Seen.NO, [])
 
 
 def test_an_unreadable_version_is_not_read_again_by_itself() -> None:

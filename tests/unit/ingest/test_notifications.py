@@ -317,6 +317,26 @@ def test_a_crash_before_the_deletion_of_a_message_repeats_it() -> None:
     assert not site.queue.messages and not site.queue.hidden
 
 
+def test_a_step_that_is_not_stored_handles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its listing is made again, and its message is not deleted."""
+    site = Site()
+    transact = site.table.transact
+    losses = iter([True, False, False, True, False])
+
+    def lossy(writes: Any) -> None:
+        if next(losses):
+            raise OutcomeUnknown("lost")
+        transact(writes)
+
+    monkeypatch.setattr(site.table, "transact", lossy)
+    site.put("in/a", tell=False)
+    assert site.read() == ["in/a"]
+    site.put("in/b")
+    assert site.read() == ["in/b"]
+    assert not site.queue.messages and not site.queue.hidden
+    assert next(losses, None) is None
+
+
 def test_held_messages_are_dropped_before_they_come_again() -> None:
     """There is more in them than an epoch takes."""
     site = Site(max_files=1)

@@ -10,7 +10,8 @@ from attrs import evolve
 from commitlog.errors import ConfigurationError, FormatTooNew, InputChanged, InputMissing, StateMismatch
 from commitlog.ingest import INGEST_SCHEMA, File, IngestAdmin, IngestSettings, PathFilter, Slice
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
-from commitlog.ingest.rows import encoded
+from commitlog.ingest.rows import Entry, encoded
+from commitlog.ingest.seen_files import SeenFiles
 from commitlog.ingest.watermarks import Watermarks
 from commitlog.stores.api import InFlight, Observation, Page
 from commitlog.tables.rules import check_item
@@ -94,6 +95,20 @@ def test_late_objects_are_found_inside_the_grace_window() -> None:
     place.store.put_at("too late", b"1", now - GRACE - 1)
     query.drain()
     assert paths(query) == [["first"], ["second"], ["late"]]
+
+
+def test_if_the_clock_of_the_store_goes_back_no_file_is_read_twice() -> None:
+    """What was known by its time stays known, though the table remembers it no longer."""
+    place = Place()
+    query = place.query()
+    for name in "abcd":
+        place.put(name)
+        query.drain()
+        place.clock.advance(2 * GRACE)
+    place.put("e")
+    place.clock.set_forward(-9 * GRACE)
+    place.query(query.checkpoint).drain()
+    assert paths(query) == [["a"], ["b"], ["c"], ["d"], ["e"]]
 
 
 def test_times_do_not_matter_with_remember_everything() -> None:
@@ -658,6 +673,18 @@ def test_watermarks_rise_with_the_keys_while_time_passes() -> None:
         assert all(below <= state.watermarks.tail for _, below in state.watermarks.steps)
         assert state.body is None or state.body.watermark <= state.watermarks.tail
     assert state.watermarks.boundary and state.bodies
+
+
+def test_a_row_on_both_sides_of_the_boundary_is_kept_until_all_its_files_are_known() -> None:
+    """It is kept however often it is looked at, as its file in the body is above the watermark there."""
+    seen = SeenFiles()
+    files = [Entry(File(path, '"1"', 1, 50.0)) for path in ("a", "z")]
+    [row] = encoded(1, 1, [(entry, True) for entry in files])
+    seen.add(row)
+    marks = Watermarks(steps=(("m", 10.0),), tail=100.0)
+    assert [seen.removable(1, marks, 9) for _ in range(2)] == [[], []]
+    assert seen.removable(1, marks.swept(50.0), 9) == []
+    assert seen.removable(1, marks.swept(51.0), 9) == [row.range]
 
 
 def test_a_checkpoint_that_is_too_old_is_refused() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,23 @@ def test_all_settings() -> None:
     assert str(options.notifications) == "sqs://123456789012/arrivals?region=eu-west-1"
     assert (options.new_columns, options.metadata, options.sample_files) == ("rescue", True, 3)
     assert options.partition_bytes == 2**20
+
+
+@pytest.fixture
+def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Another time zone of this process than that of most machines."""
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "Asia/Kathmandu")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_east")
+def test_a_start_without_a_zone_is_in_utc() -> None:
+    """It is the same moment on each machine."""
+    options = IngestOptions.parse({**S3, "startingFrom": "2026-11-21"})
+    assert options.settings.starting_from == 1795219200.0
 
 
 def test_the_archive_of_a_directory_is_below_it(tmp_path: Path) -> None:

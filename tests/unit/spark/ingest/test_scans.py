@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from attrs import field, frozen
 
+from commitlog.clock import SystemClock
 from commitlog.errors import (
     ConfigurationError,
     InputChanged,
@@ -23,7 +24,7 @@ from commitlog.errors import (
     NotSupported,
     StateMismatch,
 )
-from commitlog.ingest import Ingest, IngestAdmin, Problem
+from commitlog.ingest import Ingest, IngestAdmin, Problem, Quarantine, StateTable
 from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.ingest.scans import ScanOptions, ScanPlanner
@@ -212,6 +213,19 @@ def test_a_file_that_python_has_begun_is_refused(source: Source) -> None:
         end = json.dumps(ingest.latest_offset(ingest.initial_offset()))
     with pytest.raises(ConfigurationError, match=r"'big' is to be read in part"):
         source.files(None, end)
+
+
+def test_a_file_whose_first_records_python_has_delivered_is_refused(source: Source) -> None:
+    """Spark would deliver them again, though the rest of the file is a single slice."""
+    end = source.next()
+    options = ScanOptions.parse(source.request()["options"]).ingest
+    with options.opened_store() as store, options.opened_table() as table:
+        slice, _ = StateTable(table, options.settings.source).slices(1)
+        problems = Quarantine(table, options.settings.source, clock=SystemClock())
+        problems.report(1, slice, "unreadable", "bad", records=1)
+        assert IngestAdmin(store, table, options.settings).retry()
+    with pytest.raises(ConfigurationError, match=r"'a' is to be read in part"):
+        source.files(end, source.next(end))
 
 
 def test_an_empty_file_has_no_footer(tmp_path: Path) -> None:
