@@ -6,6 +6,7 @@ It is a module of its own because only it has threads that live as long as a que
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
@@ -32,7 +33,8 @@ _TRANSIENT = (Unavailable, OutcomeUnknown, Conflict, StateMismatch)
 class BackgroundCleaner:
     """Cleans the source of a query in a thread, one step after the other while there is work.
 
-    A context manager; its end waits for the current step. Not thread-safe.
+    A context manager; its end waits for the current step, and for that of a cleaning that waits for the
+    thread. Not thread-safe.
 
     Args:
         options: options of the source.
@@ -43,29 +45,31 @@ class BackgroundCleaner:
         self._options = options
         self._connection = dict(connection or {})
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commitlog-clean")
-        self._running: Future[None] | None = None
+        #: The cleaning that runs, and the one that waits for its end.
+        self._cleanings: deque[Future[None]] = deque()
         self._begun: float | None = None
         self._clock = SystemClock()
         self._stopped = threading.Event()
 
     def begin(self, *, idle: bool = False) -> None:
-        """Begin to clean the files that are due, unless a cleaning is running.
+        """Begin to clean the files that are due. If a cleaning is running, another one follows it.
+
+        The one that is running may have read the commits before the last one.
 
         Args:
-            idle: begin only if the last cleaning began a minute ago.
+            idle: begin only if the last cleaning began a minute ago, and none is running.
 
         Raises the error of the last cleaning if it needs the user.
         """
-        if self._running is not None:
-            if not self._running.done():
-                return
-            running, self._running = self._running, None
-            running.result()
+        while self._cleanings and self._cleanings[0].done():
+            self._cleanings.popleft().result()
+        if len(self._cleanings) > (0 if idle else 1):
+            return
         now = self._clock.monotonic()
         if idle and self._begun is not None and now < self._begun + IDLE_SECONDS:
             return
         self._begun = now
-        self._running = self._thread.submit(self._clean)
+        self._cleanings.append(self._thread.submit(self._clean))
 
     def __enter__(self) -> BackgroundCleaner:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import wait
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -110,6 +111,28 @@ def test_a_reader_cleans_in_the_background(tmp_path: Path) -> None:
     assert life(options, end) == end
 
 
+def test_a_cleaning_follows_a_commit_during_another(tmp_path: Path) -> None:
+    """The one that runs may have looked before the commit. No more than one waits for its end."""
+    begun, end = Event(), Event()
+    cleanings: list[None] = []
+
+    class Slow(BackgroundCleaner):
+        def _clean(self) -> None:
+            cleanings.append(None)
+            begun.set()
+            end.wait()
+
+    given = {"path": f"{tmp_path}/", "fileFormat": "binaryFile", "cleanSource": "delete"}
+    with Slow(IngestOptions.parse(given)) as cleaner:
+        cleaner.begin()
+        begun.wait()
+        cleaner.begin(idle=True)
+        for _ in range(3):
+            cleaner.begin()
+        end.set()
+    assert len(cleanings) == 2
+
+
 def test_an_error_of_the_cleaning_stops_the_query(tmp_path: Path) -> None:
     """It is raised by the next commit, unless it may be gone by then."""
 
@@ -121,6 +144,6 @@ def test_an_error_of_the_cleaning_stops_the_query(tmp_path: Path) -> None:
     given = {"path": f"{tmp_path}/", "fileFormat": "binaryFile", "cleanSource": "delete"}
     with Broken(IngestOptions.parse(given)) as cleaner:
         cleaner.begin()
-        wait([cleaner._running])  # type: ignore[list-item]
+        wait(cleaner._cleanings)
         with pytest.raises(NotSupported):
             cleaner.begin()
