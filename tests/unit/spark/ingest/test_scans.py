@@ -448,6 +448,15 @@ def test_options_are_divided(tmp_path: Path) -> None:
     }
 
 
+def test_spark_refuses_by_default_what_python_refuses(tmp_path: Path) -> None:
+    """Its own defaults give nulls for content that does not fit, and other days for early ones."""
+    lines = {"mode": "FAILFAST", "timezone": "UTC"}
+    days = {"datetimerebasemode": "EXCEPTION", "int96rebasemode": "EXCEPTION"}
+    for format, strict in ("json", lines), ("csv", lines), ("parquet", days):
+        options = ScanOptions.parse({"path": str(tmp_path), "fileFormat": format})
+        assert strict.items() <= options.spark.items()
+
+
 def test_no_file_of_avro_is_left_out_for_its_name(tmp_path: Path) -> None:
     """By a setting of Hadoop, Spark's reader would skip files without the suffix."""
     given = {"path": str(tmp_path), "fileFormat": "AVRO"}
