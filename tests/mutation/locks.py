@@ -74,6 +74,20 @@ LOCKS: tuple[Mutant, ...] = (
         story="A's release does not arrive. A wants the lock again, and waits for itself.",
     ),
     Mutant(
+        name="owner of a hold kept for the next one",
+        where="locks.md#tokens",
+        rule="each holder's token is the generation at which it acquired the lock",
+        edit=Edit(("Tenure._take", "self._claims.clear()", "")),
+        setting=locking(
+            {"A": in_sequence(hold(), hold(blocking=False))}, Fault.LOST_REQUEST, Fault.THROTTLED
+        ),
+        caught="was given after",
+        story=(
+            "A's release does not arrive. A wants the lock again, and its old record counts as a new hold: "
+            "work that is left from the first hold has the token of the second."
+        ),
+    ),
+    Mutant(
         name="suspension not noticed",
         where="locks.md#rules",
         rule="a holder looks at its monotonic clock before it says that it holds the lock",

@@ -76,11 +76,17 @@ class Client:
                 self.report("acquire", error)
                 continue
             if held:
+                self.note_token()
                 self.note_hold("acquire")
                 return True
             assert others or truth.others(self.name), "refused, though nobody else ever held it"
             self.report("acquire", "refused")
         return False
+
+    def note_token(self) -> None:
+        """Let the judge know the token of a hold that has begun."""
+        with contextlib.suppress(LockLost):
+            self.world.truth.begin(self.lock.slot, self.lock.token)
 
     def note_hold(self, what: str) -> None:
         """Let the judge know until when this client holds the lock."""

@@ -3,7 +3,8 @@
 It knows who holds the lock, from the holders, and which tokens were stored, from the server. It checks:
 
 * Of all holders, at most `permits` hold the lock at the same true time.
-* Each new holder's token is larger than all earlier ones of its record.
+* Each new holder's token is larger than all earlier ones of its record; so is that of each new hold of one
+  client.
 * The token of a fenced object never decreases, and no increment of a counter is lost.
 * A client is refused only if another one's record was there.
 """
@@ -37,6 +38,7 @@ class LockTruth:
         seen: for each record, the holders that it has had.
         tokens: for each record, the largest token.
         owners: for each record and each owner that it has had, the owner's last token.
+        begun: for each slot, the token of the last hold.
         fence: the largest token of the fenced object.
         counter: its content.
         done, unknown: the increments that succeeded, and those whose outcome is unknown.
@@ -48,12 +50,19 @@ class LockTruth:
     seen: dict[str, list[str]] = field(factory=dict)
     tokens: dict[str, int] = field(factory=dict)
     owners: dict[tuple[str, str], int] = field(factory=dict)
+    begun: dict[int, int] = field(factory=dict)
     fence: int = 0
     counter: int = 0
     done: int = 0
     unknown: int = 0
 
     # called by clients
+
+    def begin(self, slot: int, token: int) -> None:
+        """Record that a client has acquired a slot with a token."""
+        largest = self.begun.get(slot, 0)
+        assert token > largest, f"token {token} was given after {largest}"
+        self.begun[slot] = token
 
     def hold(self, name: str, *, until: float, now: float) -> None:
         """Record that a client holds the lock until a true time, unless it prolongs or releases it."""
@@ -76,6 +85,7 @@ class LockTruth:
             tuple(sorted(self.holds.items())),
             tuple((path, tuple(seen)) for path, seen in sorted(self.seen.items())),
             tuple(sorted(self.tokens.items())),
+            tuple(sorted(self.begun.items())),
             (self.fence, self.done, self.unknown),
         )
 

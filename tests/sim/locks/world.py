@@ -147,7 +147,9 @@ class LockWorld:
 
 
 class _Single:
-    """A lock with the methods that a semaphore has, too."""
+    """A lock with the slot and the methods that a semaphore has, too."""
+
+    slot = 0
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock

@@ -261,16 +261,19 @@ def test_a_holder_whose_record_is_removed_has_lost_it(
 def test_a_lost_answer_is_not_another_holder(
     performed: bool, table: Flaky, make: Callable[..., Lock]
 ) -> None:
-    """The client recognises its own record."""
+    """The client recognises its own record; the next hold has a token of its own even so."""
     table.performed = performed
     table.lose = 1
     lock = make(place=table)
     assert lock.acquire(blocking=False)
+    token = lock.token
     table.lose = 1
     assert lock.renew()
+    assert lock.token == token
     table.lose = 1
     lock.release()
     assert lock.acquire(blocking=False)
+    assert lock.token > token
 
 
 def test_an_unknown_outcome_can_be_tried_again(table: Flaky, make: Callable[..., Lock]) -> None:

@@ -616,6 +616,20 @@ def test_an_input_that_cannot_be_listed(clock: ManualClock) -> None:
     assert "no such bucket" in kinds(report)["unreachable-input"].text
 
 
+def test_an_input_that_is_not_mounted_has_no_lag(clock: ManualClock, tmp_path: Path) -> None:
+    """Its listing would be empty, and the source would seem to have read everything."""
+    source = Source(clock)
+    source.engine.batch()
+
+    def open_input(_url: str) -> ObjectStore:
+        return LocalStore(parse_store_url(f"file://{tmp_path}/lake"), clock=clock)
+
+    report = look(ReadingTable(source.table), open_input=open_input, clock=clock)
+    assert "mount it" in kinds(report)["unreachable-input"].text
+    assert isinstance(report.inspection, SourcesInspection)
+    assert [each.lag for each in report.inspection.sources] == [None]
+
+
 def test_damage_of_a_source(clock: ManualClock) -> None:
     """A source whose state cannot be read does not hide the others."""
     source = Source(clock)
