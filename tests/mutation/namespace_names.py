@@ -350,4 +350,42 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
             "change that removed it, and takes that for A's rename."
         ),
     ),
+    Mutant(
+        name="a recovery that overlooks younger pending changes",
+        where="namespace.md#how-it-works",
+        rule="a change stays pending while another pending one may have replaced the same version",
+        edit=Edit(
+            (
+                "Recovery._gather_evidence",
+                (
+                    "for _, change in parse_changes(others, unreadable.append):\n"
+                    "    evidence.add_read(change.replaced)\n"
+                    "    evidence.pending.update(change.replaced & evidence.versions)"
+                ),
+                (
+                    "for _, change in parse_changes(others, unreadable.append):\n"
+                    "    evidence.add_read(change.replaced)"
+                ),
+            )
+        ),
+        setting=naming(
+            {
+                "A": [write("f", b"1")],
+                "B": [20.0, write("f", b"2")],
+                "R": [20.1, recover(older_than=9.0)],
+            },
+            forced=(
+                Forced("A table.transact", Fault.CRASHED),
+                Forced("B table.transact", Fault.LOST_RESPONSE),
+            ),
+            files=_F,
+            logged=True,
+        ),
+        caught="I8: .* is logged as committed, but did not happen",
+        story=(
+            "A has died before it could overwrite the file. B has overwritten it, and waits for the answer. "
+            "So no committed change has replaced the version that A saw, and R takes A for "
+            "the one that did."
+        ),
+    ),
 )

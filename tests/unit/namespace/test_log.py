@@ -354,6 +354,22 @@ def test_recovery_does_not_guess_between_two_conflicting_changes(logged: Logged)
         assert decided == (set() if gone else {Decision.COMMITTED, Decision.ROLLED_BACK})
 
 
+def test_a_younger_pending_change_may_have_replaced_the_same_version(logged: Logged) -> None:
+    """The older one stays undecided until the younger one is decided: else both would be committed."""
+    lake, clock = logged.lake, logged.clock
+    lake.write("f", b"1")
+    for body, applied in ((b"2", False), (b"3", True)):
+        logged.wire.step = dying(applied=applied)
+        with pytest.raises(Dies):
+            lake.write("f", body)
+        clock.advance(2000)
+    logged.wire.step = lambda what, perform: perform()
+    assert lake.maintenance.recover() == ()
+    clock.advance(2000)
+    decided = [each.decision for each in lake.maintenance.recover()]
+    assert decided == [Decision.ROLLED_BACK, Decision.COMMITTED]
+
+
 @frozen(eq=False, kw_only=True)
 class Watcher(RequestRecorder):
     """A recorder that reports each request of a client before it is sent."""

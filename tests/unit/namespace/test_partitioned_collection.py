@@ -25,7 +25,7 @@ from commitlog.namespace.write.content import is_own
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Key
 from support.namespace import stored
-from support.restore import LAKE, Dies, History, World, act, world
+from support.restore import LAKE, Dies, History, World, act, leave_pending, world
 from support.selection import examples
 
 
@@ -132,6 +132,18 @@ def test_files_made_of_listed_objects_stay() -> None:
     assert [each.objects for each in seen] == [0, 5]
     assert at.lake.read("again") == b"1"
     assert left(at)[1] == []
+
+
+@pytest.mark.parametrize("by", [None, engine()])
+def test_an_object_that_a_pending_change_names_stays(by: SerialEngine | None) -> None:
+    """Only the log names it, and the change may still be made."""
+    at = world()
+    orphans(at, 3)
+    data = stored(at.store, f"001/001{29 * '0'}")
+    leave_pending(at, lambda lake: lake.link("again", data), applied=False)
+    report = at.lake.maintenance.gc() if by is None else collected(at, by)
+    assert report.objects == 2 and not report.failed
+    assert at.store.head(data.path).etag == data.etag
 
 
 def test_an_unknown_reference_keeps_listed_objects() -> None:

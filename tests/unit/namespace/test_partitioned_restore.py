@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from commitlog.errors import AlreadyExists, CommitError, Conflict, Fenced, NotFound
 from commitlog.namespace import Namespace, RestoreReport
-from commitlog.namespace.model.keys import NAMESPACES
+from commitlog.namespace.model.keys import NAMESPACES, shards_of
 from commitlog.namespace.partitioned.cycles import edges_of_cycles
 from commitlog.namespace.partitioned.dataset import SerialDataset, SerialEngine
 from commitlog.oplog import Decision
@@ -143,6 +143,20 @@ def test_pending_moves_are_decided_alike() -> None:
     at.lake.rename("a", "x/b/c/a")
     done = compared(at)
     assert [each.decision for each in done.decided] == [Decision.COMMITTED]
+
+
+def test_pending_growth_is_decided_alike() -> None:
+    """One task sees an entry in a new shard, which proves the growth; the next one sees one in an old shard."""
+    at = world()
+    at.lake.make_directory("d")
+    leave_pending(at, lambda lake: lake.reshard("d", shards=64))
+    by_shard = {shards_of(str(number), 64, 1)[0]: str(number) for number in range(1000)}
+    for shard in (63, 0):
+        at.clock.advance(60)
+        at.lake.write(f"d/{by_shard[shard]}", b"1")
+    for seed in range(3):
+        done = compared(at, seed)
+        assert [each.decision for each in done.decided] == [Decision.COMMITTED]
 
 
 def stops(stop: int) -> Callable[[], object]:
