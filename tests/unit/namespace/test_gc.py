@@ -12,7 +12,7 @@ from commitlog.aws import AwsOptions
 from commitlog.errors import AccessDenied, CommitError, Conflict, OutcomeUnknown, Unavailable
 from commitlog.namespace import GcReport, Namespace, RequestCounts, TrashReport
 from commitlog.namespace.model.codec import item_name
-from commitlog.namespace.model.keys import Keys
+from commitlog.namespace.model.keys import Keys, parse_hash_key
 from commitlog.paths import MAX_PATH_BYTES
 from commitlog.stores.memory import MemoryStore
 from commitlog.stores.s3.store import S3Store
@@ -359,11 +359,17 @@ def _raise() -> None:
 
 
 def test_a_file_that_cannot_be_removed_is_reported(site: Site) -> None:
-    """Its removal keeps conflicting; all else is removed, and the next call removes the file, too."""
+    """Its removal keeps conflicting; all else is removed, and the next call removes the file, too.
+
+    The file is in a shard that its directory did not have at first, and keeps the directory.
+    """
     lake = site.lake
+    lake.make_directory("d")
+    lake.reshard("d", shards=64)
     for number in range(3):
         lake.write(f"d/{number}", b"1")
     stuck = lake.stat("d/1").entry
+    assert parse_hash_key(stuck.key.hash).shard > 0
     lake.delete("d", recursive=True)
     refusing = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -360,6 +360,38 @@ def test_a_store_that_returns_during_an_operation(
         do()
     assert not away.exists()
     assert set(at.rows()) == (rows - {"aged/a"} if name == "delete" else rows)
+
+
+@pytest.mark.parametrize("name", ["sync", "prune what is not bound", "delete", "remove a directory"])
+def test_a_store_that_returns_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is verified after the missing objects were requested, too, and nothing is removed."""
+    root, away = tmp_path / "store", tmp_path / "away"
+    at = site(LocalStore(root, durable=False), ManualClock())
+    rows = at.rows()
+    root.rename(away)
+    root.mkdir()
+    verify, missing = BackingStore.verify, BackingStore.missing
+    returns = iter([True])
+
+    def mounted(outside: BackingStore, **options: object) -> None:
+        if next(returns, False):
+            root.rmdir()
+            away.rename(root)
+        verify(outside, **options)  # type: ignore[arg-type]
+
+    def unmounted(outside: BackingStore, paths: Iterable[str]) -> Iterator[str]:
+        if not away.exists():
+            root.rename(away)
+            root.mkdir()
+        return missing(outside, paths)
+
+    monkeypatch.setattr(BackingStore, "verify", mounted)
+    monkeypatch.setattr(BackingStore, "missing", unmounted)
+    with pytest.raises(StoreEmpty):
+        at.each_way()[name]()
+    assert at.rows() == rows
 
 
 def test_a_store_that_disappears_during_an_operation(tmp_path: Path) -> None:

@@ -547,6 +547,37 @@ def test_compaction_during_a_recovery_loses_no_decision(store: MemoryStore, cloc
     assert list(store.list()) == []
 
 
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("what", ["before", "after"])
+def test_a_compaction_that_dies_loses_no_decision(
+    store: MemoryStore, clock: ManualClock, at: int, what: str
+) -> None:
+    """The decision is dated anew before the pending entry goes, so the next compaction keeps it.
+
+    A recovery that had listed the entry before both would write its own decision otherwise.
+    """
+
+    class Deaf(HookedStore):
+        def delete(self, path: str, **options: object) -> None:
+            raise Unavailable("slow down")
+
+    operation = open_log(store, clock).begin({})
+    open_log(Deaf(store), clock).decide(operation, COMMITTED)
+    clock.advance(2 * HOUR)
+
+    class Compacted(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            found = super().get(path, start=start, end=end)
+            if "pending" in path:
+                with pytest.raises(Death):
+                    open_log(HookedStore(store, Once(at, what)), clock).compact()
+                assert open_log(store, clock).compact() == 0
+            return found
+
+    (decided,) = open_log(Compacted(store), clock).recover(lambda _: ROLLED_BACK, older_than=0)
+    assert decided.decision is COMMITTED
+
+
 def deaths(clock: ManualClock) -> Iterator[tuple[int, str]]:
     """Yield each request, and each way, at which a whole operation can die."""
     for at in itertools.count(1):
