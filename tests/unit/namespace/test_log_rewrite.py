@@ -100,6 +100,45 @@ def test_a_delayed_rewrite_does_not_fence_a_table_that_was_restored_meanwhile() 
     assert number > 5
 
 
+def test_a_rewrite_waits_for_changes_that_another_one_has_let_in(at: World) -> None:
+    """Another rewrite ends after this one has read the metadata. A change in its epoch is under way then."""
+    late: list[Callable[[], object]] = []
+
+    def delay(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            late.append(perform)
+            raise Dies
+        perform()
+
+    slow, other = at.client()
+    slow.step = delay
+    with pytest.raises(Dies):
+        at.rewrite_log(other, older_than=0)
+    end = late.pop()
+
+    def interrupt(request: str) -> None:
+        if request == "log/epochs/000000000002.json":
+            end()
+            theirs, client = at.client()
+            theirs.step = delay
+            with pytest.raises(Dies):
+                client.write("late", b"1")
+
+    def arrive(_seconds: float) -> None:
+        at.clock.advance(60)
+        while late:
+            late.pop()()
+
+    wire, lake = at.client()
+    with pytest.MonkeyPatch.context() as patch:
+        before_requests(at, wire, patch, interrupt)
+        patch.setattr(at.clock, "sleep", arrive)
+        assert at.rewrite_log(lake, older_than=60).epoch == 2
+        arrive(0)
+    assert lake.exists("late")
+    check(at)
+
+
 def test_a_table_that_a_restore_is_removing_is_not_saved(at: World) -> None:
     """A restore that claimed its epoch before removes records while the rewrite reads them, and dies.
 
