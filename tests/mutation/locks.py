@@ -83,8 +83,8 @@ LOCKS: tuple[Mutant, ...] = (
         ),
         caught="was given after",
         story=(
-            "A's release does not arrive. A wants the lock again, and its old record counts as a new hold: "
-            "work that is left from the first hold has the token of the second."
+            "A's release does not arrive. A wants the lock again, and its old record counts as a new "
+            "hold: work that is left from the first hold has the token of the second."
         ),
     ),
     Mutant(

@@ -383,9 +383,9 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         ),
         caught="I8: .* is logged as committed, but did not happen",
         story=(
-            "A has died before it could overwrite the file. B has overwritten it, and waits for the answer. "
-            "So no committed change has replaced the version that A saw, and R takes A for "
-            "the one that did."
+            "A has died before it could overwrite the file. B has overwritten it, and waits for the "
+            "answer. So no committed change has replaced the version that A saw, and R takes A for the "
+            "one that did."
         ),
     ),
 )

@@ -3,8 +3,8 @@
 It knows who holds the lock, from the holders, and which tokens were stored, from the server. It checks:
 
 * Of all holders, at most `permits` hold the lock at the same true time.
-* Each new holder's token is larger than all earlier ones of its record; so is that of each new hold of one
-  client.
+* Each new holder's token is larger than all earlier ones of its record; so is that of each new hold of
+  one client.
 * The token of a fenced object never decreases, and no increment of a counter is lost.
 * A client is refused only if another one's record was there.
 """

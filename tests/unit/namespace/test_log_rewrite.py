@@ -101,7 +101,7 @@ def test_a_delayed_rewrite_does_not_fence_a_table_that_was_restored_meanwhile() 
 
 
 def test_a_rewrite_waits_for_changes_that_another_one_has_let_in(at: World) -> None:
-    """Another rewrite ends after this one has read the metadata. A change in its epoch is under way then."""
+    """Another rewrite ends after this one has read the metadata; a change in its epoch is under way."""
     late: list[Callable[[], object]] = []
 
     def delay(what: str, perform: Callable[[], object]) -> None:

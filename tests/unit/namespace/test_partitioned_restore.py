@@ -146,7 +146,7 @@ def test_pending_moves_are_decided_alike() -> None:
 
 
 def test_pending_growth_is_decided_alike() -> None:
-    """One task sees an entry in a new shard, which proves the growth; the next one sees one in an old shard."""
+    """One task sees an entry in a new shard, which proves the growth; the next, one in the old shard."""
     at = world()
     at.lake.make_directory("d")
     leave_pending(at, lambda lake: lake.reshard("d", shards=64))
