@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from attrs import define, field, frozen
@@ -314,13 +315,16 @@ def retry_on_new_checkpoint(read: Callable[[], T]) -> T:
 
 
 def read_matching(log: LogReader, wanted: Callable[[Item], bool]) -> LogSnapshot:
-    """Return the log's contents for all ids that ever had a record accepted by `wanted`."""
-    return log.read(
-        retry_on_new_checkpoint(
-            lambda: {
-                state.item_id
-                for state in log.states(lambda id: None)
-                if state.item is not None and wanted(state.item)
-            }
-        )
-    )
+    """Return the log's contents for all ids that ever had, or may get, a record accepted by `wanted`."""
+
+    def ids() -> set[str]:
+        # In this order: see `LogReader.read`. A change that is decided after this, and before the log
+        # is read again, would be neither pending nor of a known id.
+        pending = [state for each in log.pending() for state in parse_change(each).states]
+        return {
+            state.item_id
+            for state in chain(pending, log.states(lambda id: None))
+            if state.item is not None and wanted(state.item)
+        }
+
+    return log.read(retry_on_new_checkpoint(ids))

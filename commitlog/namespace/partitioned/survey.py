@@ -38,7 +38,7 @@ from commitlog.namespace.fsck.references import (
 from commitlog.namespace.fsck.survey import Surveyor, SurveyReport, item_id_of
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path, is_in_place
 from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
-from commitlog.namespace.log.entries import State, fold, rank_of
+from commitlog.namespace.log.entries import State, fold, parse_change, rank_of
 from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.log.inference import CommittedFacts
 from commitlog.namespace.metadata import FIRST, Epoch
@@ -243,11 +243,15 @@ class PartitionedSurveyor(Surveyor, References):
 
     def _logged_now_among(self, paths: frozenset[str]) -> set[str]:
         assert self.log is not None
+        # Keep this order: see `fsck.readers.read_matching`.
+        pending = [state for each in self.log.pending() for state in parse_change(each).states]
         checkpoint = Checkpoints(self.log, new_id=str).newest()
         read = self._read(checkpoint, frozenset()).map(partial(_states_with_objects, paths)).keep()
         self._raise_unreadable(read.map(facts_alone).collect())
         self._check_checkpoint(checkpoint)
-        logged = self.read_log({each[0] for each in read.map(states_alone).collect()})
+        items = {each[0] for each in read.map(states_alone).collect()}
+        items |= {each.item_id for each in pending if each.item and object_of(each.item) in paths}
+        logged = self.read_log(items)
         changed = chain.from_iterable(change.states for change in logged.changes)
         states = chain(logged.states.values(), changed)
         return {object_of(state.item) for state in states if state.item is not None} & paths

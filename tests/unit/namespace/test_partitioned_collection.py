@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial
 from random import Random
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -144,6 +145,56 @@ def test_an_object_that_a_pending_change_names_stays(by: SerialEngine | None) ->
     report = at.lake.maintenance.gc() if by is None else collected(at, by)
     assert report.objects == 2 and not report.failed
     assert at.store.head(data.path).etag == data.etag
+
+
+@pytest.mark.parametrize("by", [None, SerialEngine(partitions=2)], ids=["whole", "partitioned"])
+def test_an_object_that_a_change_under_way_names_stays(by: SerialEngine | None) -> None:
+    """The change is made, and decided, between any two listings of the collection."""
+    for number in range(100):
+        at = world()
+        orphans(at, 1)
+        data = stored(at.store, f"000/000{29 * '0'}")
+        at.clock.advance(1)
+        wire, lake = at.client()
+        begun, go_on = Event(), Event()
+
+        def step(
+            what: str, perform: Callable[[], object], begun: Event = begun, go_on: Event = go_on
+        ) -> None:
+            if what == "transact":
+                begun.set()
+                assert go_on.wait(60)
+            perform()
+
+        wire.step = step
+        client = Thread(target=partial(lake.link, "again", data))
+        client.start()
+        assert begun.wait(60)
+        left = iter(range(number))
+
+        def list_(
+            prefix: str = "",
+            at: World = at,
+            left: Iterator[int] = left,
+            go_on: Event = go_on,
+            client: Thread = client,
+            **options: Any,
+        ) -> Any:
+            if next(left, None) is None:
+                go_on.set()
+                client.join(60)
+            return MemoryStore.list(at.store, prefix, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(at.store, "list", list_)
+            report = at.lake.maintenance.gc() if by is None else collected(at, by)
+        over = go_on.is_set()
+        go_on.set()
+        client.join(60)
+        if not over:
+            break
+        assert not report.failed and at.lake.read("again") == b"1", f"before listing {number}"
+    assert number > 3
 
 
 def test_an_unknown_reference_keeps_listed_objects() -> None:
