@@ -142,7 +142,7 @@ class IngestAdmin:
             listed: called for each listed object, for example to show progress.
 
         Raises `NotFound` if the source has no state, `InputChanged` as the query would,
-        `ConfigurationError` without a store.
+        `ConfigurationError` without a store, and `BucketNotFound` if the store is not there.
         """
         if self._store is None:
             raise ConfigurationError(
@@ -150,6 +150,7 @@ class IngestAdmin:
             )
         planner = Planner(self._store, self._settings, splits=lambda path: False, clock=self._clock)
         state = self._read_state()
+        self._store.check()  # the listing of a directory that is not mounted is empty
         seen_files = self._state.update(None, state)
         if state.rest is not None:
             yield state.rest

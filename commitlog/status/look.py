@@ -411,7 +411,6 @@ def _backlog(
     clock: Clock,
 ) -> Backlog:
     with closing(open_input(metadata.url)) as store:
-        store.check()  # the listing of a directory that is not mounted is empty
         admin = IngestAdmin(store, table, metadata.settings, clock=clock)
         return admin.backlog(limit=settings.bound)
 

@@ -205,6 +205,14 @@ def test_problems_need_the_state_table_only(busy: Site) -> None:
     assert missing.exit_code == 1 and "has no state" in missing.stderr
 
 
+def test_an_input_that_is_not_mounted_is_an_error(busy: Site, tmp_path: Path) -> None:
+    """Its listing would be empty, and nothing would seem to wait."""
+    (tmp_path / "in").rename(tmp_path / "away")
+    for words in (["status", "events"], ["files", "events", "--waiting"]):
+        done = busy.run(*words)
+        assert done.exit_code != 0 and "mount it" in done.stderr
+
+
 def test_a_source_has_to_be_named_if_there_are_several(busy: Site) -> None:
     """Only `status` works on all sources."""
     for words in (["files"], ["retry", "--all"], ["reset", "--yes"], ["status", "--input", busy.input]):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from commitlog.errors import ConfigurationError, InputUnreadable, NotFound, StateMismatch
+from commitlog.errors import (
+    BucketNotFound,
+    ConfigurationError,
+    InputUnreadable,
+    NotFound,
+    StateMismatch,
+)
 from commitlog.ingest import IngestAdmin, IngestSettings, Pinned, Quarantine, Slice, sources
+from commitlog.stores.local.store import LocalStore
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, Checkpoint, Engine, state_table
 
@@ -99,6 +107,17 @@ def test_the_backlog_is_the_unread_files() -> None:
     listed: list[None] = []
     assert site.operator.backlog(listed=lambda: listed.append(None)).files == 1
     assert len(listed) == 4
+
+
+def test_an_input_that_is_not_mounted_has_no_backlog(tmp_path: Path) -> None:
+    """Its listing would be empty, and nothing would seem to wait."""
+    site = Site()
+    site.drain()
+    missing = LocalStore(tmp_path / "in", clock=site.clock)
+    operator = IngestAdmin(missing, site.table, site.settings, clock=site.clock)
+    for look in (operator.backlog, lambda: list(operator.waiting())):
+        with pytest.raises(BucketNotFound, match="mount it"):
+            look()
 
 
 def test_a_quarantined_slice_is_read_again_from_its_failure() -> None:
