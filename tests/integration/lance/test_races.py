@@ -42,7 +42,7 @@ class Race:
         proxy: the proxy.
         job: the work of a writer by the namespace.
         uri: the URI of the table.
-        storage: Lance's options for the store.
+        storage: Lance's options for the store, for writers without the namespace.
     """
 
     proxy: Proxy
@@ -77,7 +77,9 @@ def _race(server: Any, leases: Path | None) -> Iterator[Race]:
             first = pyarrow.table({"writer": [-1], "number": [-1]})
             lance.write_dataset(first, namespace_client=namespace, table_id=["race"])
             found = namespace.describe_table(DescribeTableRequest(id=["race"]))
-        yield Race(proxy, job, found.location, found.storage_options)
+        # Lance alone has its conditional writes, which the namespace turns off where it takes leases.
+        options = {k: v for k, v in found.storage_options.items() if k != "aws_conditional_put"}
+        yield Race(proxy, job, found.location, options)
 
 
 @pytest.fixture
@@ -151,8 +153,10 @@ def test_eight_hundred_commits_natively(enforcing: Race, capsys: pytest.CaptureF
 @pytest.mark.timeout(900)
 def test_lance_alone_loses_rows(ignoring: Race, capsys: pytest.CaptureFixture[str]) -> None:
     """Without this library, and without any fault, rows that were committed are gone."""
-    counts = _check(ignoring, ignoring.run("plain", 4, 10), capsys, "JuiceFS, Lance alone")
-    assert counts["lost"] > 0
+    outcomes = ignoring.run("plain", 4, 10)
+    counts = _check(ignoring, outcomes, capsys, "JuiceFS, Lance alone")
+    assert counts["committed"] == 40, outcomes
+    assert counts["lost"] > 0  # about half of them
 
 
 @pytest.mark.all
