@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -161,6 +162,37 @@ def test_mv_copies_nothing_if_the_source_could_not_be_removed(
         assert done.exit_code == 0, done.output
         assert [info.path for info in store.list("out")] == ["out/a"]
         assert not list(store.list("in"))
+
+
+@pytest.mark.parametrize("options", [[], ["--if-absent"], ["-r"], ["-r", "--if-absent"]], ids=str)
+def test_mv_keeps_a_source_that_is_replaced_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str]
+) -> None:
+    """The target has the older content, both remain, and the exit status is 4."""
+
+    def replaced_after(name: str, patch: pytest.MonkeyPatch) -> None:
+        call = getattr(MemoryStore, name)
+
+        def changed(store: MemoryStore, path: str, *arguments: Any, **more: Any) -> Any:
+            found = call(store, path, *arguments, **more)
+            store.put(path, b"new")
+            return found
+
+        patch.setattr(MemoryStore, name, changed)
+
+    url = f"memory://{tmp_path.name}-{os.urandom(4).hex()}"
+    name = "" if "-r" in options else "/a"
+    with commitlog.connect(url) as store:
+        for target in (url, str(tmp_path)):
+            store.put("in/a", b"old")
+            with monkeypatch.context() as patch:
+                replaced_after("copy" if target == url else "get", patch)
+                done = run("mv", f"{url}/in{name}", f"{target}/out{name}", *options)
+            assert done.exit_code == 4, done.output
+            assert "was copied" in done.stderr
+            assert store.get("in/a").data == b"new"
+        assert store.get("out/a").data == b"old"
+    assert Path(tmp_path, "out", "a").read_bytes() == b"old"
 
 
 def test_source_and_target_must_differ(base: str) -> None:
