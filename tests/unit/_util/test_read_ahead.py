@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pytest
 
@@ -260,6 +261,21 @@ def test_a_seek_from_the_middle_of_a_block_leaves_nothing_of_it(
         for start in range(first, first + 24, 3):
             assert reader.read(start, start + 3) == BODY[start : start + 3]
     reader.close()
+
+
+def test_any_reads_return_the_bytes_that_were_asked_for(source: Source, ahead: ReadAhead) -> None:
+    """Small and large ranges, in sequence or not, up to the end of the file."""
+    for seed in range(40):
+        random = Random(seed)
+        file = reader(source, ahead)
+        position = 0
+        for step in range(25):
+            if position == len(BODY) or random.random() < 0.15:
+                position = random.randrange(len(BODY))
+            size = random.choice((0, 1, 4, 7, 10, 13, 20, 25, 100))
+            start, position = position, min(position + size, len(BODY))
+            assert file.read(start, position) == BODY[start:position], (seed, step)
+        file.close()
 
 
 def test_a_whole_file_is_read_in_parallel(source: Source, ahead: ReadAhead) -> None:
