@@ -557,6 +557,20 @@ def test_a_publication_that_was_sent_twice_on_its_way_succeeds(
         file.write(b"c" * BIG)
 
 
+def test_another_object_is_not_taken_for_the_one_that_is_written(
+    memory: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The upload is missing, and the object of before is there still."""
+    fs, top = memory
+    failing(monkeypatch, "publish", NotFound("no such upload"))
+    with pytest.raises(NotFound), fs.open(f"{top}/first", "wb") as file:
+        file.write(b"2" * BIG)
+    failing(monkeypatch, "publish", OutcomeUnknown("lost"), NotFound("no such upload"))
+    with pytest.raises(OutcomeUnknown), fs.open(f"{top}/first", "wb") as file:
+        file.write(b"3" * BIG)
+    assert fs.cat(f"{top}/first") == b"1"
+
+
 def test_an_unknown_outcome_stays_unknown(
     memory: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
