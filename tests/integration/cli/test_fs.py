@@ -20,7 +20,7 @@ from attrs import evolve
 from commitlog.cli.fs import sources
 from commitlog.errors import Conflict, NotFound, OutcomeUnknown
 from commitlog.namespace import DirectoryCommitter, FileWriter, Namespace, OpenFile, Status
-from commitlog.transfer import BLOCK_SIZE
+from commitlog.transfer import BLOCK_SIZE, NamespacePath
 from support.cli_namespace import URL, Desk
 from support.namespace import atomic_links, objects_in, watched_executors
 from support.selection import with_all
@@ -365,6 +365,32 @@ def test_put_and_get_replace_only_with_force(desk: Desk, here: Path) -> None:
     (here / "a").write_bytes(b"3")
     desk.ok("fs", "get", "-f", f"{URL}/a", "a")
     assert (desk.tree(), local(here)) == ({"a": b"2"}, {"a": b"2"})
+
+
+def test_uploads_do_not_replace_a_file_made_meanwhile(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another client makes it while the content is stored; it is replaced only with --force."""
+    (here / "d").mkdir()
+    (here / "d" / "x").write_bytes(b"1")
+    desk.fill(source=b"2")
+    link_many = Namespace.link_many
+
+    def later(self: Namespace, files: Any, **options: Any) -> Any:
+        with monkeypatch.context() as patch, desk.open() as other:
+            patch.setattr(Namespace, "link_many", link_many)
+            for path in files:
+                other.write(path, b"another's")
+        return link_many(self, files, **options)
+
+    monkeypatch.setattr(Namespace, "link_many", later)
+    for words in (["put", "d/x", f"{URL}/a"], ["put", "d"], ["cp", f"{URL}/source", f"{URL}/c"]):
+        target = [URL] if words[-1] == "d" else []
+        assert "--force replaces it" in desk.refused(3, "fs", *words, *target)
+    made = {name: body for name, body in desk.tree().items() if body is not None}
+    assert made == {"source": b"2"} | dict.fromkeys(("a", "d/x", "c"), b"another's")
+    desk.ok("fs", "put", "-f", "d/x", f"{URL}/a")
+    assert desk.tree()["a"] == b"1"
 
 
 def test_put_into_a_directory(desk: Desk, here: Path) -> None:
@@ -1032,6 +1058,22 @@ def test_touch_makes_files_or_sets_their_time(desk: Desk) -> None:
     for wrong in ("soon", "1969-01-01"):
         desk.refused(2, "fs", "touch", "-t", wrong, f"{URL}/a")
     desk.refused(1, "fs", "touch", f"{URL}/none/a")
+
+
+def test_touch_does_not_empty_a_file_made_meanwhile(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another client makes it when the command has seen none."""
+    status = NamespacePath.status
+
+    def then_made(self: NamespacePath) -> Status | None:
+        found = status(self)
+        desk.fill(a=b"another's")
+        return found
+
+    monkeypatch.setattr(NamespacePath, "status", then_made)
+    desk.ok("fs", "touch", "-t", "2026-01-02T03:04:05+01:00", f"{URL}/a")
+    monkeypatch.undo()
+    assert desk.tree() == {"a": b"another's"}
+    assert desk.lines("fs", "stat", f"{URL}/a")[0]["modified"] == 1767319445.0
 
 
 # -- the rest ----------------------------------------------------------------------------------------
