@@ -20,6 +20,7 @@ from commitlog.errors import (
 from commitlog.lance.catalog import Catalog
 from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores import MemoryStore
+from commitlog.stores.api import Page
 from commitlog.testing import ManualClock
 from support.torn_store import TornStore
 
@@ -148,6 +149,29 @@ def test_only_the_record_that_was_read_is_removed(
     with pytest.raises(PreconditionFailed):
         drop(catalog, ["t"])
     assert [info.path.startswith(path) for info in memory.list()] == [True]
+
+
+def test_a_namespace_that_was_seen_empty_before_it_was_made_again_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one that another client has made since then has a table."""
+    memory = MemoryStore()
+    catalog, other = (Catalog(ConditionalStore(memory), new_id=lambda: "1") for _ in range(2))
+    catalog.create_namespace(["n"], {})
+    real = MemoryStore.list_page
+
+    def then_made_again(self: MemoryStore, *arguments: Any, **options: Any) -> Page:
+        monkeypatch.setattr(MemoryStore, "list_page", real)
+        found = real(self, *arguments, **options)
+        other.drop_namespace(["n"])
+        other.create_namespace(["n"], {})
+        other.declare(["n", "t"])
+        return found
+
+    monkeypatch.setattr(MemoryStore, "list_page", then_made_again)
+    with pytest.raises(PreconditionFailed):
+        catalog.drop_namespace(["n"])
+    assert catalog.children(["n"]) == ([], ["t"])
 
 
 def test_a_damaged_record_is_reported(store: ConditionalStore, catalog: Catalog) -> None:
