@@ -519,6 +519,16 @@ def test_old_uploads_are_aborted(tmp_path: Path) -> None:
     assert staged(tmp_path) == ["in/new", "in/out/day=1/part-0"]
 
 
+@pytest.mark.parametrize("log", ["", "a/", "a/b/"])
+def test_uploads_at_any_depth_below_a_log_are_left(tmp_path: Path, log: str) -> None:
+    """The output or namespace may be the whole store, or the directory of the file."""
+    stage(tmp_path, "a/b/part-0", age=864_000)
+    LocalStore(tmp_path).put(f"{log}_commitlog/00000000000000000001.json", b"")
+    [total] = lines(run("upload", "abort", "--root", f"{tmp_path}", f"file://{tmp_path}/a/", "--json"))
+    assert total == {"aborted": 0, "left": 1, "failed": 0}
+    assert staged(tmp_path) == ["a/b/part-0"]
+
+
 def test_an_upload_that_cannot_be_aborted_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
