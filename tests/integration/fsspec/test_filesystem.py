@@ -25,6 +25,7 @@ from fsspec.generic import GenericFileSystem, rsync
 
 from commitlog import transfer
 from commitlog.errors import (
+    AccessDenied,
     AlreadyExists,
     ConfigurationError,
     DirectoryNotEmpty,
@@ -1407,6 +1408,25 @@ def test_mode_create_of_many_files(fs: CommitlogFileSystem, lake: Namespace, man
     assert stored(lake) == referenced(lake)
 
 
+def test_mode_create_of_many_files_replaces_none_made_meanwhile(
+    fs: CommitlogFileSystem, lake: Namespace, many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another client makes them when the content is stored."""
+    real = Namespace.link_many
+
+    def later(self: Namespace, files: Any, **options: Any) -> Any:
+        for path in files:
+            lake.write(path, b"another's")
+        return real(self, files, **options)
+
+    monkeypatch.setattr(Namespace, "link_many", later)
+    with pytest.raises(AlreadyExists):
+        fs.pipe({"lake/a": b"1", "lake/b": b"2"}, mode="create")
+    with pytest.raises(AlreadyExists):
+        fs.put(f"{many}/", "lake/c", recursive=True, mode="create")
+    assert set(fs.cat("lake", recursive=True).values()) == {b"another's"}
+
+
 def test_a_failed_download_leaves_no_partial_file(
     fs: CommitlogFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1532,6 +1552,24 @@ def test_cp_of_many_files(
     assert not fs.exists("lake/e")
     with pytest.raises(FileNotFoundError):
         fs.cp("lake/a/no", "lake/e")
+
+
+def test_a_copy_skips_no_file_that_is_there(
+    fs: CommitlogFileSystem, lake: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails for any other reason than that a source is missing."""
+    fs.pipe({f"lake/a/{n}": b"%d" % n for n in range(3)})
+    real = Namespace.open
+
+    def refused(self: Namespace, path: str, **options: Any) -> Any:
+        if path == "a/1":
+            raise AccessDenied("not yours")
+        return real(self, path, **options)
+
+    monkeypatch.setattr(Namespace, "open", refused)
+    for options in ({"recursive": True}, {"recursive": True, "on_error": "ignore"}):
+        with pytest.raises(AccessDenied):
+            fs.cp("lake/a", "lake/b", **options)
 
 
 def test_rm_is_concurrent(fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
