@@ -16,7 +16,7 @@ from typing import Self
 
 import pytest
 
-from commitlog.aws import ConnectionPool, Response
+from commitlog.aws import ConnectionPool, Response, connections
 from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
 from support.recorder import CERTIFICATE
 
@@ -386,6 +386,34 @@ def test_a_response_before_the_end_of_the_body_is_read(pool_to: Pools) -> None:
         response = _get(pool_to(listener.getsockname()[1]), "PUT", bytes(32_000_000))
         thread.join()
     assert (response.status, response.body) == (403, b"no")
+
+
+def test_a_connection_is_not_reused_after_an_answer_before_the_end_of_the_body(
+    pool_to: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may take the next request for the rest of that body."""
+
+    def serve(listener: socket.socket) -> None:
+        with listener.accept()[0] as first:
+            first.recv(1000)
+            first.sendall(OK)
+            with listener.accept()[0] as second:
+                _read_request(second)
+                second.sendall(OK)
+
+    def send_all(sock: socket.socket, view: memoryview) -> None:
+        if len(view) > 1000:
+            raise TimeoutError("the server reads no more")
+
+    monkeypatch.setattr(connections, "_send_all", send_all)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        pool = pool_to(listener.getsockname()[1])
+        assert _get(pool, "PUT", bytes(1_000_000)).body == b"ok"
+        assert _get(pool).body == b"ok"
+        thread.join()
 
 
 # -- TLS and proxies -----------------------------------------------------------------------------------
