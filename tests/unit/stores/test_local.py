@@ -464,6 +464,29 @@ def test_a_foreign_file_is_an_object_with_a_weak_etag(store: LocalStore, root: P
     assert _paths(store) == ["copy", "ours", "theirs"]
 
 
+def test_a_foreign_file_that_appears_during_a_creation_is_kept(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program takes no lock."""
+    store.put("source", b"ours")
+    staged = store.stage("c", b"ours")
+    real = os.link
+
+    def link(source: str, target: str, **options: Any) -> None:
+        (root / target).write_bytes(b"theirs")
+        real(source, target, **options)
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(AlreadyExists):
+        store.put("a", b"ours", condition=IfAbsent())
+    with pytest.raises(AlreadyExists):
+        store.copy("source", "b", condition=IfAbsent())
+    with pytest.raises(AlreadyExists):
+        store.publish(staged, condition=IfAbsent())
+    assert [store.get(path).data for path in "abc"] == 3 * [b"theirs"]
+    assert [upload.path for upload in store.list_staged()] == ["c"]
+
+
 @pytest.mark.parametrize("how", ["replaced", "rewritten", "touched"])
 def test_a_foreign_change_changes_the_etag(store: LocalStore, root: Path, how: str) -> None:
     """After another program replaced or rewrote an object, the old etag no longer matches."""
