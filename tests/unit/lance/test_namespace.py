@@ -188,15 +188,21 @@ def test_an_existing_dataset_is_registered(namespace: CommitlogNamespace, tmp_pa
             namespace.register_table(protocol.RegisterTableRequest(id=["x"], location=wrong))
 
 
-def test_a_dropped_table_takes_no_commit_of_an_earlier_reader(table: dict[str, Any]) -> None:
+@pytest.mark.parametrize("by", ["itself", "another client"])
+def test_a_dropped_table_takes_no_commit_of_an_earlier_reader(
+    table: dict[str, Any], tmp_path: Path, by: str
+) -> None:
     """Its successor of the same name is another table, in another directory."""
-    namespace = table["namespace_client"]
     earlier, uri = lance.dataset(**table), uri_of(table)
-    namespace.drop_table(protocol.DropTableRequest(id=["events"]))
-    assert not Path(uri).exists()
-    with pytest.raises(OSError):
-        earlier.delete("number = 1")
-    lance.write_dataset(ROWS, **table)
+    with CommitlogNamespace(str(tmp_path / "a lake")) as other:
+        client = other if by == "another client" else table["namespace_client"]
+        client.drop_table(protocol.DropTableRequest(id=["events"]))
+        assert not Path(uri).exists()
+        with pytest.raises(OSError):
+            earlier.delete("number = 1")
+        lance.write_dataset(ROWS, **{**table, "namespace_client": client})
+        with pytest.raises(OSError):
+            earlier.insert(ROWS)
     assert uri_of(table) != uri
     assert count(table) == 3
 
