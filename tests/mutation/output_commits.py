@@ -371,6 +371,18 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="outcomes at the end of the log taken for earlier ones",
+        where="outputs.md#who-sees-an-output",
+        rule="gc compares files and outcomes with the same state of the log",
+        edit=Edit(("CommitLog.decided", "if until is None or version <= until", "")),
+        setting=writing({"A": drive("j"), "G": gc()}, logged=True),
+        caught="was deleted",
+        story=(
+            "G reads the log, which does not name A's file. Then A's job is committed. G looks up its "
+            "outcome, sees no need to exclude it, and removes the file."
+        ),
+    ),
+    Mutant(
         name="an attempt of before the watermark aborted although it was committed",
         where="outputs.md#state-after-a-crash",
         rule="a recovery looks up the outcomes of attempts that were decided long ago",

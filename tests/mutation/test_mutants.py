@@ -57,6 +57,7 @@ LONGEST = (
     "a restore from a log that was read before its claim",
     "a rewrite of the log that ends after a later one",
     "uploads dropped of an attempt committed between two listings",
+    "outcomes at the end of the log taken for earlier ones",
     "a known directory recognised by its id",
     "refusal of a write believed that the record has forgotten",
     "the lease read again instead of renewed",
