@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
     from support.servers import Ministack
 
@@ -556,10 +557,10 @@ def test_objects_are_announced_and_deleted(
         writer.put("a ü.txt", "eins")
         query = landing.flow.start(spark, processingTime="0 seconds")
         try:
-            query.processAllAvailable()
-            for name in ("b.txt", "c.txt"):
+            until_read(query, 1)
+            for number, name in enumerate(("b.txt", "c.txt"), 2):
                 writer.put(name, name)
-                query.processAllAvailable()
+                until_read(query, number)
             report = json.loads(query.lastProgress["sources"][0]["latestOffset"])
         finally:
             query.stop()
@@ -569,3 +570,15 @@ def test_objects_are_announced_and_deleted(
     client = ministack.client("s3")
     keys = [each["Key"] for each in client.list_objects_v2(Bucket=writer.bucket)["Contents"]]
     assert keys == [writer.key("c.txt")]
+
+
+def until_read(query: StreamingQuery, rows: int) -> None:
+    """Return once a query has read a number of rows, or has often found nothing new.
+
+    The server sends the message about an object in the background. Until it comes, nothing is new for
+    Spark: each call ends with a batch that has waited for a message in vain.
+    """
+    for _ in range(20):
+        query.processAllAvailable()
+        if sum(each.numInputRows for each in query.recentProgress) >= rows:
+            return
