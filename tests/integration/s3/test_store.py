@@ -432,6 +432,9 @@ def test_each_refusal_of_a_put_has_its_error(
         (403, "AccessDenied", "Sat, 21 Nov 2026 10:00:29 GMT", AccessDenied),
         (403, "AccessDenied", "some time", AccessDenied),
         (412, "PreconditionFailed", "Sat, 21 Nov 2026 10:00:31 GMT", CommitError),
+        # One that was begun in time may have happened.
+        (500, "InternalError", "Sat, 21 Nov 2026 10:00:31 GMT", OutcomeUnknown),
+        (503, "", "Sat, 21 Nov 2026 10:00:31 GMT", OutcomeUnknown),
     ],
 )
 def test_a_refusal_dated_after_the_expiry_is_an_expired_request(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from email.utils import formatdate
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,10 +18,9 @@ from commitlog.errors import (
     ConfigurationError,
     OutcomeUnknown,
     PreconditionFailed,
-    RequestExpired,
     Unavailable,
 )
-from commitlog.stores.api import IfMatch, RequestExpiry
+from commitlog.stores.api import IfMatch
 from commitlog.stores.s3.store import S3Store
 from commitlog.stores.s3.xml import parse
 from commitlog.testing import ManualClock
@@ -46,34 +43,6 @@ def test_a_conditional_deletion_of_a_missing_object_never_succeeds(
     store.delete("a")
     with pytest.raises(PreconditionFailed, match="there is no object"):
         store.delete("a", condition=IfMatch('"e"'))
-    store.close()
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "date", "error"),
-    [
-        (403, "AccessDenied", 1029, AccessDenied),
-        (403, "AccessDenied", 1030, RequestExpired),
-        (400, "InvalidRequest", 1031, RequestExpired),
-        (503, "SlowDown", 1031, Unavailable),
-        (500, "InternalError", 1031, OutcomeUnknown),
-        (502, "", 1031, OutcomeUnknown),
-    ],
-)
-def test_only_a_refusal_is_taken_for_one_of_a_late_request(
-    monkeypatch: pytest.MonkeyPatch, status: int, code: str, date: int, error: type[CommitError]
-) -> None:
-    """A failure that comes after the expiry may be that of a request that was begun in time."""
-    headers = {"date": formatdate(date, usegmt=True)}
-    response = Response(status, headers, f"<Error><Code>{code}</Code></Error>".encode())
-    monkeypatch.setattr(AwsClient, "begin_until", lambda *_, **__: lambda: response)
-    store = S3Store("s3://bucket", options=OPTIONS, clock=ManualClock())
-    expiry = RequestExpiry(1000, 30)
-    put, copy = partial(store.put, "a", b""), partial(store.copy, "a", "b")
-    for send in (put, copy, partial(store.delete, "a")):
-        with pytest.raises(error) as raised:
-            send(expiry=expiry)
-        assert type(raised.value) is error
     store.close()
 
 
