@@ -187,10 +187,13 @@ ZEROS = ([-0.0], [0.0], [1.0, float("nan")], [float("nan")])
 
 
 def test_files_of_several_formats_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
-    """The data source reads files that no single reader of Spark can read."""
+    """The data source reads files that no single reader of Spark can read, and stays at its version."""
     for fmt in ("parquet", "orc", "json"):
         save(spark.range(3), tmp_path / "out", fileFormat=fmt)
     assert check_alike(spark, tmp_path / "out", native=False).count() == 9
+    read = commitlog.spark.read(spark, str(tmp_path / "out"))
+    save(spark.range(3), tmp_path / "out")
+    assert read.count() == 9
 
 
 @pytest.mark.parametrize("visibility", ["listed", with_all("logged")])
