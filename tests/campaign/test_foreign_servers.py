@@ -51,7 +51,7 @@ BROKEN: Mapping[str, frozenset[str]] = {
         "s3sfs": "abort aborted_by_others bodies copy delete_many list_staged metadata missing names"
         " nonces not_supported overwrite publish racing_publishers writer",
         "s3rver": "abort aborted_by_others delete_many list list_staged publish racing_reads ranges"
-        " writer",
+        " resume writer",
     }.items()
 }
 

@@ -77,6 +77,10 @@ class ForeignServer(S3Server):
             tail = done.stdout.decode(errors="replace")[-500:].strip()
             raise ConfigurationError(f"{cls.__name__} could not be installed: {tail}")
 
+    def _start(self) -> None:
+        self.installed()  # a build may take longer than a start may
+        super()._start()
+
     def _healthy(self) -> bool:
         """Any answer will do: most of these servers have no page for this."""
         connection = http.client.HTTPConnection("127.0.0.1", self._ports[0], timeout=1.0)
