@@ -1,10 +1,12 @@
 """The error tree of the library. The class of an error says whether the change happened.
 
-After a mutation there are three cases:
+After a mutation there are four cases:
 
 * It returned: the mutation happened.
-* It raised any error except `OutcomeUnknown`: **nothing happened**, and nothing will happen later.
+* It raised `Committed`: the mutation happened, and some work is left, which others can do. Clean
+  nothing up, and do not repeat it.
 * It raised `OutcomeUnknown`: the mutation may have happened, or may still happen. Clean nothing up.
+* It raised any other error: **nothing happened**, and nothing will happen later.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ __all__ = [
     "AlreadyExists",
     "BucketNotFound",
     "CommitError",
+    "Committed",
     "ConfigurationError",
     "Conflict",
     "CorruptRecord",
@@ -200,6 +203,13 @@ class StaleToken(PreconditionFailed):
     """
 
 
+class Committed(CommitError):
+    """The mutation **happened**, but some of its work is left.
+
+    Do not repeat it, and clean nothing up. The message says what is left, and how to finish it.
+    """
+
+
 class OutcomeUnknown(CommitError):
     """The mutation may have happened, may still happen, or may never happen.
 
@@ -264,7 +274,7 @@ class JobAborted(CommitError):
     """
 
 
-class PublishIncomplete(OutcomeUnknown):
+class PublishIncomplete(Committed):
     """The job **is** committed, but not all of its files are visible to plain listings yet.
 
     Log-aware readers, ``commitlog output recover`` and the next commit complete it, unless files are

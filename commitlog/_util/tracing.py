@@ -23,7 +23,7 @@ from inspect import isfunction, unwrap
 from types import GeneratorType, MappingProxyType
 from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from commitlog.errors import CommitError, OutcomeUnknown
+from commitlog.errors import CommitError, Committed, OutcomeUnknown
 
 __all__ = [
     "Attributes",
@@ -46,8 +46,9 @@ Attributes: TypeAlias = Mapping[str, object]
 #: Returns the attributes of a call from the object and from the arguments by their names.
 Describe: TypeAlias = Callable[[Any, Mapping[str, Any]], Attributes]
 
-#: The outcome of an operation: it happened, nothing happened, or it may have happened.
-Outcome: TypeAlias = Literal["success", "failure", "unknown"]
+#: The outcome of an operation: it happened, nothing happened, it happened and work is left, or it may
+#: have happened.
+Outcome: TypeAlias = Literal["success", "failure", "committed", "unknown"]
 
 _MODULES: Final = sys.modules
 _TRACE: Final = "opentelemetry.trace"
@@ -140,7 +141,7 @@ class OpenSpan:
             event = {"exception.type": kind, "exception.message": message}
             self._span.add_event("exception", _present(event))
         if outcome is None:  # the error tree says what did not happen; no other exception does
-            outcome = "failure" if known and not isinstance(error, OutcomeUnknown) else "unknown"
+            outcome = _outcome_of(error)
         self.fail(kind, outcome, message)
 
     def fail(self, kind: str, outcome: Outcome = "failure", message: str | None = None) -> None:
@@ -337,3 +338,13 @@ def _present(attributes: Attributes) -> dict[str, str | int | float]:
 def _name(kind: type) -> str:
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return module + kind.__qualname__
+
+
+def _outcome_of(error: BaseException) -> Outcome:
+    """Return what the class of an error says about the operation that raised it."""
+    match error:
+        case Committed():
+            return "committed"
+        case CommitError() if not isinstance(error, OutcomeUnknown):
+            return "failure"
+    return "unknown"

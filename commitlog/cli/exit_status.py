@@ -16,6 +16,7 @@ from commitlog.cli.urls import without_credentials
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
+    Committed,
     ConfigurationError,
     InvalidPath,
     NotSupported,
@@ -50,7 +51,8 @@ class Exit(enum.IntEnum):
     USAGE = 2
     #: The stated precondition does not hold, or the job is committed already. Nothing was done.
     PRECONDITION = 3
-    #: The outcome is unknown: the change may have happened. Remove nothing; read the path again later.
+    #: The outcome is unknown: the change may have happened. Or it happened, and work is left. Remove
+    #: nothing; read the path again later, or follow the message.
     UNKNOWN = 4
     #: Ctrl-C (128 + SIGINT, as in shells), SIGTERM or SIGHUP.
     INTERRUPTED = 130
@@ -179,7 +181,7 @@ def status_of(error: BaseException) -> Exit:
     match error:
         case TooManyFailures():
             return error.status
-        case OutcomeUnknown():
+        case OutcomeUnknown() | Committed():
             return Exit.UNKNOWN
         case ObjectChanged():  # the user stated no such precondition
             return Exit.FAILED

@@ -17,12 +17,12 @@ from attrs import frozen
 
 from commitlog.errors import (
     CommitError,
+    Committed,
     ConfigurationError,
     InvalidPath,
     JobAborted,
     NotSupported,
     OutcomeUnknown,
-    PublishIncomplete,
     TransactionTooLarge,
 )
 from commitlog.filesystem.file import FileTransaction, WriteFile
@@ -258,12 +258,12 @@ class OutputTransaction(FileTransaction):
 def _committed(output: Output, job: Job, files: Sequence[StagedFile]) -> CommitRecord:
     try:
         return output.commit(job, files)
-    except PublishIncomplete:
+    except Committed:
         raise
     except OutcomeUnknown as unknown:
         try:
             record = output.resolve(job, files)
-        except PublishIncomplete:
+        except Committed:
             raise
         except CommitError:
             raise unknown from None

@@ -32,6 +32,7 @@ from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
+    Committed,
     ConfigurationError,
     CorruptRecord,
     FormatTooNew,
@@ -189,8 +190,8 @@ class OperationLog:
           error.
         * If the block raises an `Exception`, the operation is rolled back in the log, and the exception
           propagates. The block must have undone its changes, or raise `OutcomeUnknown`.
-        * If it raises `OutcomeUnknown`, or is interrupted by another `BaseException`, the operation
-          stays pending.
+        * If it raises `OutcomeUnknown` or `Committed`, or is interrupted by another `BaseException`,
+          the operation stays pending.
         * If it returns, the operation has succeeded, even if that cannot be logged: then `drift` counts
           it, and `recover` repairs the log.
 
@@ -204,7 +205,7 @@ class OperationLog:
         operation = self.begin(body)
         try:
             yield operation
-        except OutcomeUnknown:
+        except (Committed, OutcomeUnknown):
             raise
         except Exception:
             self._conclude(operation, Decision.ROLLED_BACK, began)

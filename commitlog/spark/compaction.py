@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from commitlog.errors import CorruptRecord, NotSupported, PublishIncomplete
+from commitlog.errors import Committed, CorruptRecord, NotSupported
 from commitlog.files import output_format_of
 from commitlog.files.stored import OtherColumns
 from commitlog.outputs import CommitRecord, DataFile, Job, Output, StagedFile
@@ -201,7 +201,7 @@ def compact_output(
             for left in (left for each in done for left in each.left_out):
                 report(left)
             return committed
-        except PublishIncomplete:
+        except Committed:
             raise
         except BaseException as error:
             record = output.abort(job, files)

@@ -28,11 +28,11 @@ from commitlog._util.parsing import check_choice
 from commitlog.connect import connect
 from commitlog.errors import (
     CommitError,
+    Committed,
     ConfigurationError,
     JobAborted,
     JobAlreadyCommitted,
     OutcomeUnknown,
-    PublishIncomplete,
 )
 from commitlog.files import OUTPUT_FORMATS
 from commitlog.outputs import Batch, CommitRecord, Job, Mode, Output, StagedFile, State, Visibility
@@ -299,7 +299,7 @@ class OutputWriter:
         with self._open_driver() as output:
             try:
                 return output.commit(job, files)
-            except PublishIncomplete:
+            except Committed:
                 raise
             except CommitError as error:
                 record = _settle(output, job, files, error)
@@ -382,7 +382,7 @@ def _settle(
     """
     try:
         record = output.resolve(job, files)
-    except PublishIncomplete:
+    except Committed:
         raise
     except CommitError as failure:
         error.add_note(f"Besides, the attempt could not be settled: {failure}")

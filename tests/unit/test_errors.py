@@ -24,6 +24,7 @@ def test_tree(leaf):
         errors.TransactionCanceled("no", reasons=(None, ConditionFailed("x", item_known=True))),
         ConditionFailed("stale", item={"path": "a", "generation": 2}, item_known=True),
         errors.OutcomeUnknown("maybe"),
+        errors.PublishIncomplete("hidden", job_id="daily", version=7, lost=("a.parquet",)),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -57,3 +58,10 @@ def test_builtins(leaf, builtin):
 def test_a_missing_bucket_or_table_is_not_a_missing_object(leaf):
     """Code that handles a missing object or file does not catch the error of a missing store."""
     assert not issubclass(leaf, (errors.NotFound, OSError, LookupError))
+
+
+def test_a_committed_job_is_not_an_unknown_outcome():
+    """`PublishIncomplete` says that the job happened: code for outcomes to look up does not catch it."""
+    assert issubclass(errors.PublishIncomplete, errors.Committed)
+    assert not issubclass(errors.Committed, (errors.OutcomeUnknown, OSError, ValueError))
+    assert not issubclass(errors.OutcomeUnknown, errors.Committed)

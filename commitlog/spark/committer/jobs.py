@@ -31,12 +31,12 @@ from commitlog._util.fork import WorkLock
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
     CommitError,
+    Committed,
     ConfigurationError,
     JobAborted,
     JobAlreadyCommitted,
     NotSupported,
     OutcomeUnknown,
-    PublishIncomplete,
 )
 from commitlog.files import OUTPUT_FORMATS, output_format_of
 from commitlog.outputs import Job, Mode, Output, StagedFile, State
@@ -379,16 +379,18 @@ class JobCommitter:
         except Exception as error:
             # The log has the outcome of this call, or of an earlier one whose answer was lost. An error
             # of another kind, such as a lack of memory, may come after the commit point.
+            is_committed = isinstance(error, Committed)
             unknown = not isinstance(error, CommitError) or isinstance(error, OutcomeUnknown)
-            cause = error.__cause__
-            tried = isinstance(error, PublishIncomplete) and isinstance(cause, CommitError | None)
-            if tried or not (request.get("again") or unknown):
+            tried = is_committed and isinstance(error.__cause__, CommitError | None)
+            if tried or not (request.get("again") or unknown or is_committed):
                 raise
             try:
                 record = output.resolve(running.job)
-            except PublishIncomplete:
+            except Committed:
                 raise
             except Exception as other:
+                if is_committed:
+                    raise error from other
                 raise OutcomeUnknown(
                     f"job {running.job.job_id!r} may or may not be committed, and the log could not be"
                     f" read to find out ({other}). Run it again with the same job id"

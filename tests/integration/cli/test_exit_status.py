@@ -25,6 +25,7 @@ STATUS = {
     errors.PreconditionFailed("x"): 3,
     errors.JobAlreadyCommitted("x", job_id="j", version=1): 3,
     errors.OutcomeUnknown("x"): 4,
+    errors.Committed("x"): 4,
     errors.PublishIncomplete("x", job_id="j", version=1): 4,
     errors.ConfigurationError("x"): 2,
     errors.InvalidPath("x"): 2,

@@ -16,7 +16,7 @@ from opentelemetry.trace import NoOpTracerProvider, StatusCode
 from commitlog._util.concurrency import in_order, work, work_in_groups
 from commitlog._util.request_stats import RequestRecorder, report_retry
 from commitlog._util.tracing import begin_span, traced
-from commitlog.errors import CommitError, Conflict, OutcomeUnknown
+from commitlog.errors import CommitError, Committed, Conflict, OutcomeUnknown
 from support.tracing import Recording, recorded
 
 
@@ -91,6 +91,7 @@ def test_calls_of_the_same_object_are_one_operation(recording: Recording) -> Non
     [
         (Conflict("busy; nothing was written"), "failure", "busy; nothing was written"),
         (OutcomeUnknown("lost"), "unknown", "lost"),
+        (Committed("not visible yet"), "committed", "not visible yet"),
         (ValueError("password"), "unknown", None),
         (KeyboardInterrupt(), "unknown", None),
     ],

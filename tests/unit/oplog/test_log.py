@@ -15,6 +15,7 @@ from commitlog.errors import (
     AlreadyExists,
     BucketNotFound,
     CommitError,
+    Committed,
     ConfigurationError,
     CorruptRecord,
     FormatTooNew,
@@ -126,11 +127,13 @@ def test_a_failed_operation_is_rolled_back_and_its_error_is_raised(log: Operatio
     assert list(log.pending()) == []
 
 
-@pytest.mark.parametrize("error", [OutcomeUnknown("?"), Death(), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [OutcomeUnknown("?"), Committed("work is left"), Death(), KeyboardInterrupt()]
+)
 def test_an_operation_with_an_unknown_outcome_stays_pending(
     log: OperationLog, error: BaseException
 ) -> None:
-    """After `OutcomeUnknown`, or an exception that is not an `Exception`, nothing is decided."""
+    """After `OutcomeUnknown`, `Committed`, or no `Exception`, nothing is decided."""
     with pytest.raises(type(error)), log.run({}) as operation:
         raise error
     assert list(log.pending()) == [operation]

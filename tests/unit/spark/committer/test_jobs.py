@@ -22,6 +22,7 @@ from commitlog.errors import (
     NotFound,
     NotSupported,
     OutcomeUnknown,
+    PublishIncomplete,
     Unavailable,
 )
 from commitlog.oplog.codec import Document
@@ -339,7 +340,7 @@ def test_an_unexpected_error_of_the_publishing_is_settled_by_the_log(
 def test_a_failed_settling_of_the_publishing_leaves_the_outcome_unknown(
     place: Directory, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error of the log does not say that nothing happened: the job is committed."""
+    """After the commit point, an error of the log changes nothing: the job is known to be committed."""
 
     def fail(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
@@ -353,8 +354,9 @@ def test_a_failed_settling_of_the_publishing_leaves_the_outcome_unknown(
     with monkeypatch.context() as patch:
         patch.setattr(Publisher, "publish", fail)
         patch.setattr(Output, "resolve", down)
-        with pytest.raises(OutcomeUnknown, match="the store is down"):
+        with pytest.raises(PublishIncomplete, match="is committed as version 1") as caught:
             jobs.commit(job.request())
+        assert str(caught.value.__cause__) == "the store is down"
     assert jobs.commit(job.request(again=True)) == {}
     assert rows(place) == ["a"]
 
