@@ -128,7 +128,7 @@ class Place:
                 if place != NAMESPACES:
                     item = json.loads(text)
                     if place.startswith(f"{NAME}/g/"):
-                        del item["word"]
+                        del item["change_id"]
                     shown = repr(sorted(item.items())).encode()
                     digest ^= int.from_bytes(blake2b(shown, digest_size=8).digest())
                     count += 1

@@ -283,7 +283,7 @@ class BucketIdentity:
             {
                 "urls": list(bucket.urls),
                 "mark": bucket.identity
-                and {"word": bucket.identity.id, "modified": bucket.identity.modified},
+                and {"id": bucket.identity.id, "modified": bucket.identity.modified},
             }
             for bucket in known
         ]
@@ -307,7 +307,7 @@ def _parse(row: dict[str, object]) -> _ListedBucket:
     return _ListedBucket(
         urls=known,
         identity=_IdentityObject(
-            id=_text(identity["word"], "the name of an identity object"), modified=identity["modified"]
+            id=_text(identity["id"], "the name of an identity object"), modified=identity["modified"]
         ),
     )
 

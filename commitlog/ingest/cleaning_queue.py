@@ -153,7 +153,7 @@ class Commits:
         return {
             "source": source,
             "item": CLEANING,
-            "word": self.change_id,
+            "change_id": self.change_id,
             "body": encode(Document(_COMMITS, body)),
         }
 
@@ -173,7 +173,7 @@ class Commits:
                 born=text(body["born"]),
                 commits=tuple(map(commit, items(body["commits"]))),
                 cleaned=count(body["cleaned"]),
-                change_id=text(item.get("word")),
+                change_id=text(item.get("change_id")),
             ),
         )
 
@@ -205,12 +205,12 @@ class CleaningQueue:
 
         Commits of an earlier source with the same id are replaced. Raises `OutcomeUnknown`.
         """
-        condition: TableCondition = Equals("word", new.change_id)
+        condition: TableCondition = Equals("change_id", new.change_id)
         if not new.change_id:
             earlier = self._stored()
             if earlier is not None and earlier.born == new.born:
                 return False
-            condition = Absent() if earlier is None else Equals("word", earlier.change_id)
+            condition = Absent() if earlier is None else Equals("change_id", earlier.change_id)
         written = evolve(new, change_id=self._new_id())
         try:
             self._table.put(written.to_item(self._source), condition=condition)

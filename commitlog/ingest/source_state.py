@@ -143,7 +143,7 @@ class SourceState:
 
     def unchanged(self) -> TableCondition:
         """Return the condition that the table still holds exactly this row."""
-        return Equals("revision", self.revision) & Equals("word", self.change_id)
+        return Equals("revision", self.revision) & Equals("change_id", self.change_id)
 
     def to_item(self) -> Item:
         """Return the row as a table item."""
@@ -167,7 +167,7 @@ class SourceState:
             INGEST_SCHEMA.hash_key: self.source,
             "item": STATE_KEY,
             "revision": self.revision,
-            "word": self.change_id,
+            "change_id": self.change_id,
             "body": encode(Document(_KIND, body)),
         }
 
@@ -175,7 +175,7 @@ class SourceState:
     def from_item(cls, item: Item) -> SourceState:
         """Return the row that `item` holds. Raises `CorruptRecord`, `FormatTooNew`."""
         source, revision, change_id, body = (
-            item.get(each) for each in ("source", "revision", "word", "body")
+            item.get(each) for each in ("source", "revision", "change_id", "body")
         )
         place = place_of(item)
         if not isinstance(source, str) or type(revision) is not int:

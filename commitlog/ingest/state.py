@@ -203,7 +203,7 @@ class StateTable:
         state = self._table.get(Key(self.source, STATE_KEY))
         if state is not None:
             self._table.put(
-                {"source": self.source, "item": STATE_KEY, "word": self._new_id(), _DROPPED: True}
+                {"source": self.source, "item": STATE_KEY, "change_id": self._new_id(), _DROPPED: True}
             )
         removed = 0 if state is None else 1
         for item in self._table.query(self.source):

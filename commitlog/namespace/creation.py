@@ -86,7 +86,7 @@ def _has_log(context: NamespaceContext) -> bool:
     if context.changes.log.epochs.newest() != FIRST:
         return True
     # Pending operations first: one that is decided or compacted meanwhile is found at its next place.
-    if any(parse_change(operation).witness != context.keys.metadata for operation in log.pending()):
+    if any(parse_change(operation).primary != context.keys.metadata for operation in log.pending()):
         return True
     if any(operation.decision is Decision.COMMITTED for operation in log.history()):
         return True

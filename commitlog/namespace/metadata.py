@@ -124,7 +124,11 @@ class NamespaceMetadata:
             body["epoch"] = [self.epoch.number, self.epoch.id]
         if self.read_only:
             body["read_only"] = True
-        return {**key_items(self.key), "word": self.change_id, "body": encode(Document(_KIND, body))}
+        return {
+            **key_items(self.key),
+            "change_id": self.change_id,
+            "body": encode(Document(_KIND, body)),
+        }
 
     @classmethod
     def from_item(cls, item: Item) -> NamespaceMetadata:
@@ -142,7 +146,7 @@ class NamespaceMetadata:
                 log=maybe_text(fields["log"]),
                 identity=maybe_text(fields.get("mark")),
                 created=count(fields["created"]),
-                change_id=text(item["word"]),
+                change_id=text(item["change_id"]),
                 epoch=_epoch(fields.get("epoch")),
                 read_only=flag(fields.get("read_only", False)),
             ),

@@ -60,7 +60,7 @@ _DIGITS = 13
 _FIRST_STEP, _PRECISION = 60_000, 64
 
 #: The field that `compact` adds to a decision before it removes the pending entry.
-_REDATED = "dated_anew"
+_REDATED = "redated"
 
 #: Maximum number of entries that are being read, or were read and not yet consumed. An entry usually has
 #: some kilobytes, and four megabytes at most.

@@ -91,7 +91,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "_add_unstored",
-                'Absent() if tombstone is None else Equals("word", tombstone.change_id)',
+                'Absent() if tombstone is None else Equals("change_id", tombstone.change_id)',
                 "None",
             )
         ),
@@ -230,7 +230,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Pruner._remove_tombstones",
-                'Delete(each.key, Equals("word", each.change_id)) for each in tombstones',
+                'Delete(each.key, Equals("change_id", each.change_id)) for each in tombstones',
                 "Delete(each.key) for each in tombstones",
             )
         ),

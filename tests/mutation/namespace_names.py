@@ -106,7 +106,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Changes._is_refused",
-                'return reason.item is None or reason.item.get("word") != change.id',
+                'return reason.item is None or reason.item.get("change_id") != change.id',
                 "return True",
             )
         ),
@@ -124,7 +124,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Changes._is_applied",
-                'return found is not None and found.get("word") == change.id',
+                'return found is not None and found.get("change_id") == change.id',
                 "return found is not None",
             )
         ),

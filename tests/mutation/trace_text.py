@@ -24,21 +24,30 @@ _NOISE = re.compile(r"\w+ (starts|ends|goes on|could know .*|[a-z_ ]+: \d+ begun
 #: Text that explains nothing or is the same in all lines, and its replacement.
 _SHORTER = (
     # items of namespaces
-    (r"\{'body': b'.*?', 'name': '[^']*', 'place': 'namespaces', 'word': '[^']*'\}", "the marker"),
+    (r"\{'body': b'.*?', 'change_id': '[^']*', 'name': '[^']*', 'place': 'namespaces'\}", "the marker"),
     (
-        r"\{'body': b'.*?', 'id': '([^']*)', 'name': '[^']*', 'place': '[^']*', 'version': (\d+),"
-        r" 'word': '[^']*'\}",
+        r"\{'body': b'.*?', 'change_id': '[^']*', 'id': '([^']*)', 'name': '[^']*', 'place': '[^']*',"
+        r" 'version': (\d+)\}",
         r"version \2 of \1",
     ),
-    (r"\{'name': '-', 'place': '[^']*', 'shards': (\d+), 'word': '([^']*)'\}", r"word \2, shards \1"),
     (
-        r"\{'place': '[^']*', 'name': '[^']*', 'id': '([^']*)', 'version': (\d+), 'word': '[^']*',"
-        r" 'body': b'.*?'\}",
+        r"\{'change_id': '([^']*)', 'name': '-', 'place': '[^']*', 'shards': (\d+)\}",
+        r"change \1, shards \2",
+    ),
+    (
+        r"\{'place': '[^']*', 'name': '[^']*', 'id': '([^']*)', 'version': (\d+),"
+        r" 'change_id': '[^']*', 'body': b'.*?'\}",
         r"version \2 of \1",
     ),
-    (r"\{'place': '[^']*/x/[^']*', 'name': '[^']*', 'word': '[^']*', 'body': b'.*?'\}", "garbage"),
-    (r"\{'place': '[^']*/t/[^']*', 'name': '[^']*', 'word': '[^']*', 'body': b'.*?'\}", "tombstone"),
-    (r"\{'body': b'[^}]*\}', 'name': '[^']*', 'place': '[^']*/t/[^']*', 'word': '[^']*'\}", "tombstone"),
+    (r"\{'place': '[^']*/x/[^']*', 'name': '[^']*', 'change_id': '[^']*', 'body': b'.*?'\}", "garbage"),
+    (
+        r"\{'place': '[^']*/t/[^']*', 'name': '[^']*', 'change_id': '[^']*', 'body': b'.*?'\}",
+        "tombstone",
+    ),
+    (
+        r"\{'body': b'[^}]*\}', 'change_id': '[^']*', 'name': '[^']*', 'place': '[^']*/t/[^']*'\}",
+        "tombstone",
+    ),
     (r"(TransactionCanceled): .* item '\w+/[a-z]/.*", r"\1"),
     (r"(NotFound|AlreadyExists|PreconditionFailed|RequestExpired): .*", r"\1"),
     (r"(Unavailable|Conflict|OutcomeUnknown): .*", r"\1"),

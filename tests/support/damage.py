@@ -198,7 +198,7 @@ def behind_the_log(at: World) -> None:
 def corrupt(at: World, key: Key) -> None:
     item = at.table.get(key)
     assert item is not None
-    at.table.put({"place": key.hash, "name": str(key.range), "called": 1, "shards": "x", "id": "x"})
+    at.table.put({"place": key.hash, "name": str(key.range), "entry_name": 1, "shards": "x", "id": "x"})
 
 
 def store_unnamed(at: World) -> None:
@@ -267,7 +267,7 @@ def lose_part(at: World) -> None:
     """Remove a part of the checkpoint, as a lifecycle rule might."""
     at.clock.advance(100_000)
     at.lake.maintenance.compact_log()
-    [part] = at.store.list("log/base-parts/")
+    [part] = at.store.list("log/checkpoint-parts/")
     at.store.delete(part.path)
 
 
@@ -435,7 +435,7 @@ def spoil_tombstone(at: World, *, logged: bool = True) -> None:
     at.lake.bindings.bind("raw/", "in", max_age=60)
     at.lake.delete("in/a")
     key = KEYS.tombstone(entry(at, "in").id, "a" if logged else "b")
-    at.table.put({"place": key.hash, "name": str(key.range), "word": "w", "body": b"{"})
+    at.table.put({"place": key.hash, "name": str(key.range), "change_id": "w", "body": b"{"})
 
 
 def empty_log(at: World, *, but_the_first: bool = False) -> None:

@@ -228,7 +228,7 @@ class Pruner:
             new_id=self.planning.new_id,
         )
         removed = deleter.remove(
-            [Delete(each.key, Equals("word", each.change_id)) for each in tombstones],
+            [Delete(each.key, Equals("change_id", each.change_id)) for each in tombstones],
             check=Check(directory.key, directory.unchanged()),
         )
         done.tombstones += len(removed.keys)

@@ -149,7 +149,7 @@ def plan_sync(
             change.put(entry, each.row.unchanged())
         written[each.name] = entry
     if only_adds:
-        change.witness = next(iter(written.values())).key
+        change.primary = next(iter(written.values())).key
         change.check(directory.key, directory.unchanged())
     return change, after, written
 
@@ -162,7 +162,7 @@ def _add_unstored(
     tombstone = diff.tombstone
     change.check(
         context.keys.tombstone(directory.id, name),
-        Absent() if tombstone is None else Equals("word", tombstone.change_id),
+        Absent() if tombstone is None else Equals("change_id", tombstone.change_id),
     )
     if entry.is_directory:
         add_directories(context, change, directory, [entry])

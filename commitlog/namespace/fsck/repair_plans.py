@@ -192,7 +192,7 @@ class _RepairPlan:
         )
 
     def _put(self, entry: Entry, condition: TableCondition) -> None:
-        self._change.witness = entry.key
+        self._change.primary = entry.key
         self._change.put(entry, condition)
 
     def _write_directory_record(self, entry: Entry, condition: TableCondition) -> None:
@@ -208,7 +208,7 @@ class _RepairPlan:
     def _move(self, entry: Entry, into: Entry, name: str, *, closed: bool = False) -> Entry:
         """Put an entry into a directory; `closed` means that the directory takes no new entries."""
         new = evolve(self._new(entry, entry.version + 1), key=entry_key(self._rows, into, name))
-        self._change.witness = new.key
+        self._change.primary = new.key
         if closed:  # the trash and the directories in it have no guard records
             self._change.put(new, Absent())
         else:
@@ -270,19 +270,22 @@ class _RepairPlan:
 
     def keep_one_directory(self) -> None:
         """Keep the entry that the log has, or else the one that the directory record names."""
-        records = [item for item in self._finding.records if "called" in item]
+        records = [item for item in self._finding.records if "entry_name" in item]
         kept = self._logged_entries() or [
             entry
             for entry in self.entries
             if (entry.parent == TOP and entry.name == entry.id)
-            or any((item["parent"], item["called"]) == (entry.parent, entry.name) for item in records)
+            or any(
+                (item["parent"], item["entry_name"]) == (entry.parent, entry.name) for item in records
+            )
         ]
         if self._finding.logged is not None and len(kept) != 1:
             self.apply_log()
         elif len(kept) == 1:
             self._keep_one(kept[0])
             if any(
-                (each["parent"], each["called"]) != (kept[0].parent, kept[0].name) for each in records
+                (each["parent"], each["entry_name"]) != (kept[0].parent, kept[0].name)
+                for each in records
             ):
                 self._write_directory_record(kept[0], is_unchanged(records[0]))
 
@@ -343,14 +346,14 @@ class _RepairPlan:
         """Rebuild a directory record from its entry."""
         entry = self.entries[0]
         self.write_again(entry)
-        record = [item for item in self._finding.records if "called" in item]
+        record = [item for item in self._finding.records if "entry_name" in item]
         self._write_directory_record(entry, is_unchanged(record[0]) if record else Absent())
 
     def recover_directory(self) -> None:
         """Move a directory without an entry into lost+found; remove it if it is empty."""
         id = self._finding.id
         assert id is not None
-        record = next((item for item in self._finding.records if "called" in item), None)
+        record = next((item for item in self._finding.records if "entry_name" in item), None)
         was = Absent() if record is None else is_unchanged(record)
         shards, filled = self._shards_of(id)
         if filled:
@@ -359,7 +362,7 @@ class _RepairPlan:
             guards = [self._keys.guard(id, shard) for shard in range(shards.now)]
             self.write_guards(moved, guards, checked=True)
         else:
-            self._change.witness = self._keys.directory(id)
+            self._change.primary = self._keys.directory(id)
             self._change.delete(self._keys.directory(id), was)
             self._drop_guards(id)
         for key in self._finding.missing:
@@ -388,14 +391,14 @@ class _RepairPlan:
             found = self._table.get(key)
             guard = Guard(key=key, shards=entry.shards.now, change_id=self._change.id)
             if not checked:
-                self._change.witness = key
+                self._change.primary = key
             if found is None or found.get("shards") != entry.shards.now:
                 self._change.put(guard, Absent() if found is None else is_unchanged(found))
 
     def remove_record(self) -> None:
         """Remove the last record of the finding, if the others are unchanged."""
         item = self._finding.records[-1]
-        self._change.witness = key_of(item)
+        self._change.primary = key_of(item)
         self._change.delete(key_of(item), is_unchanged(item))
         for entry in self.entries:
             self._change.check(entry.key, entry.unchanged())
@@ -410,7 +413,7 @@ class _RepairPlan:
             return
         not_before = self._context.began + int(self._rows.grace * 1000)
         key = self._keys.garbage(not_before, info.path)
-        self._change.witness = key
+        self._change.primary = key
         data = Data(path=info.path, size=info.size, etag=info.etag, version=info.version)
         garbage = Garbage(
             key=key,
@@ -438,7 +441,7 @@ class _RepairPlan:
         assert self._finding.logged is not None
         kind = parse_hash_key(key_of(self._finding.logged).hash).kind
         record = (Tombstone if kind == "t" else Garbage).from_item(self._finding.logged)
-        self._change.witness = record.key
+        self._change.primary = record.key
         self._change.put(evolve(record, change_id=self._change.id), was)
 
     # from the log
@@ -453,7 +456,7 @@ class _RepairPlan:
             found_rows = rows_of(finding)
             for row in found_rows:
                 rows[row.key] = row
-                self._change.witness = row.key
+                self._change.primary = row.key
                 self._put_side_effects(finding, row)
             if finding.logged is None:
                 continue
@@ -516,7 +519,7 @@ class _RepairPlan:
         if self._content_exists(logged.data) and not self._was_replaced(logged):
             saved = evolve(logged, id=self._rows.new_id(), version=0, created=self._now)
             self._move(saved, self._lost_and_found(), f"{logged.id}-{logged.version}")
-            self._change.witness = row.key
+            self._change.primary = row.key
 
     def _content_exists(self, data: Data) -> bool:
         """Return whether the store has the object that a file names, unchanged."""
@@ -538,7 +541,7 @@ class _RepairPlan:
             add_garbage(self._rows, self._change, row)
         if row.is_directory and logged is None:
             record = self._table.get(self._keys.directory(row.id))
-            if record is not None and record.get("called") == row.name:
+            if record is not None and record.get("entry_name") == row.name:
                 self._change.delete(self._keys.directory(row.id), is_unchanged(record))
             self._drop_guards(row.id)
         if finding.tombstone is not None and self._table.get(key_of(finding.tombstone)) is None:
@@ -574,7 +577,7 @@ class _RepairPlan:
             self._write_directory_record(entry, is_unchanged(item))
         elif place.kind == "g" and entry is not None and entry.parent != TRASH:
             self._change.check(entry.key, entry.unchanged())
-            self._change.witness = key
+            self._change.primary = key
             guard = Guard(key=key, shards=entry.shards.now, change_id=self._change.id)
             self._change.put(guard, is_unchanged(item))
         elif place.kind in ("x", "t"):

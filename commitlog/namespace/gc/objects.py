@@ -249,7 +249,9 @@ class Collector:
         deleter = RecordDeleter(
             table=self.table, clock=self.clock, backoff=self.backoff, new_id=self.new_id
         )
-        removed = deleter.remove([Delete(each.key, Equals("word", each.change_id)) for each in listed])
+        removed = deleter.remove(
+            [Delete(each.key, Equals("change_id", each.change_id)) for each in listed]
+        )
         done.failed += (
             (each.data.path, str(removed.failed[each.key]))
             for each in listed

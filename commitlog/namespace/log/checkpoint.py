@@ -2,8 +2,8 @@
 
 ::
 
-    <log>/base/<number>.json              the parts of a checkpoint; the highest number is current
-    <log>/base-parts/<id>-<n>.json      states of files, directories and garbage, sorted
+    <log>/checkpoints/<number>.json       the parts of a checkpoint; the highest number is current
+    <log>/checkpoint-parts/<id>-<n>.json  states of files, directories and garbage, sorted
 
 A checkpoint becomes current when the record with its number exists. That record is written last, if
 absent.
@@ -67,8 +67,8 @@ class Checkpoints:
     """
 
     def __init__(self, log: OperationLog, *, new_id: Callable[[], str]) -> None:
-        self._records = log.sibling("base", frozenset({"namespace-base"}))
-        self._parts = log.sibling("base-parts", frozenset({"namespace-base-part"}))
+        self._records = log.sibling("checkpoints", frozenset({"namespace-checkpoint"}))
+        self._parts = log.sibling("checkpoint-parts", frozenset({"namespace-checkpoint-part"}))
         self._new_id = new_id
 
     def newest(self) -> Checkpoint | None:
@@ -82,7 +82,7 @@ class Checkpoints:
             document,
             lambda: Checkpoint(
                 number=count(body["number"]),
-                id=text(body["word"]),
+                id=text(body["id"]),
                 parts=count(body["parts"]),
                 states=count(body["states"]),
                 written=listed.written,
@@ -164,7 +164,7 @@ class Checkpoints:
         id = self._new_id()
         parts = total = 0
         for part in _parted(states, _PART_RECORDS if most is None else most):
-            self._parts.add(_part(id, parts), Document("namespace-base-part", {"states": part}))
+            self._parts.add(_part(id, parts), Document("namespace-checkpoint-part", {"states": part}))
             parts += 1
             total += len(part)
         return Checkpoint(number=0, id=id, parts=parts, states=total, written=0.0)
@@ -183,7 +183,9 @@ class Checkpoints:
         """
         parts = total = 0
         for part in _parted(states, _PART_RECORDS):
-            self._store_part(_part(id, first + parts), Document("namespace-base-part", {"states": part}))
+            self._store_part(
+                _part(id, first + parts), Document("namespace-checkpoint-part", {"states": part})
+            )
             parts += 1
             total += len(part)
         return parts, total
@@ -227,13 +229,13 @@ class Checkpoints:
         number = 1 if after is None else after.number + 1
         body = {
             "number": number,
-            "word": stored.id,
+            "id": stored.id,
             "parts": stored.parts,
             "states": stored.states,
             "census": stored.census,
             "counted": "".join(f"{each:016x}" for each in sorted(stored.counted)),
         }
-        self._records.add(_number(number), Document("namespace-base", body))
+        self._records.add(_number(number), Document("namespace-checkpoint", body))
 
     def prune(self, checkpoint: Checkpoint, *, margin: float) -> None:
         """Remove all earlier checkpoints and unfinished parts.

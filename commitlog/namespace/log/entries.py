@@ -69,22 +69,22 @@ class LoggedChange:
     Attributes:
         what: a verb, for people.
         id: id of the change.
-        witness: key of the record that shows whether the change succeeded.
+        primary: key of the record that shows whether the change succeeded.
         written: versions that the change writes.
         replaced: versions that the change replaces or removes, and therefore has read.
         replaced_at: the keys of the replaced or removed versions.
         states: the states after the change.
-        removes_witness: whether the removal of the witness shows the success.
+        removes_primary: whether the removal of the primary record shows the success.
     """
 
     what: str
     id: str
-    witness: Key
+    primary: Key
     written: frozenset[Version]
     replaced: frozenset[Version]
     replaced_at: tuple[tuple[Key, Version], ...]
     states: tuple[State, ...]
-    removes_witness: bool
+    removes_primary: bool
 
 
 def fold(states: Iterable[State], known: dict[str, State]) -> None:
@@ -175,17 +175,17 @@ def parse_change(operation: Operation) -> LoggedChange:
             if number > 1 and (id, number - 1) not in gone
         }
         before = {**gone, **overwritten}
-        place, name = items(body["witness"])
-        witness = Key(text(place), text(name))
+        place, name = items(body["primary"])
+        primary = Key(text(place), text(name))
         return LoggedChange(
             what=text(body["what"]),
-            id=text(body["word"]),
-            witness=witness,
+            id=text(body["change_id"]),
+            primary=primary,
             written=frozenset(written),
             replaced=frozenset(before),
             replaced_at=tuple((key, version) for version, key in before.items()),
             states=tuple(_states(put, removed, operation.time)),
-            removes_witness=any(key == witness for key, _ in removed),
+            removes_primary=any(key == primary for key, _ in removed),
         )
 
     return build(document, make)

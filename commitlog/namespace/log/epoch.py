@@ -3,7 +3,7 @@
 ::
 
     <log>/epochs/<number>.json            claims the epoch of that number; the highest number is current
-    <log>/logs/<number>-<id>/           the log of that epoch: pending/, decided/, base/, base-parts/
+    <log>/logs/<number>-<id>/           the log of that epoch: pending/, decided/, checkpoints/ …
 
 A new log has the epoch 0, which has no record, and whose log is at ``<log>`` itself. A restore claims
 the next epoch, and records it in the metadata of the table that it creates; so does a rewrite of the
@@ -86,7 +86,7 @@ class Epochs:
         Raises `Conflict` if another process has claimed the epoch, `OutcomeUnknown`.
         """
         epoch = Epoch(number=after.number + 1, id=id, table=table)
-        body = {"number": epoch.number, "word": id, "table": table}
+        body = {"number": epoch.number, "id": id, "table": table}
         try:
             self._claims.add(_number(epoch.number), Document(_CLAIM, body))
         except AlreadyExists as error:
@@ -114,9 +114,7 @@ class Epochs:
         body = document.body
         return build(
             document,
-            lambda: Epoch(
-                number=count(body["number"]), id=text(body["word"]), table=text(body["table"])
-            ),
+            lambda: Epoch(number=count(body["number"]), id=text(body["id"]), table=text(body["table"])),
         )
 
 

@@ -60,15 +60,15 @@ class Recovery:
         return decided
 
     def _traces(self, change: LoggedChange) -> _Traces:
-        witness = self.table.get(change.witness)
-        applied = witness is not None and witness.get("word") == change.id
+        primary = self.table.get(change.primary)
+        applied = primary is not None and primary.get("change_id") == change.id
         return _Traces(
             written=change.written,
             replaced=change.replaced,
             applied=applied,
             refuted=not applied and any(self._exists(*each) for each in change.replaced_at),
             is_repair=change.what.startswith("repair: "),
-            witness_removed=change.removes_witness and witness is None,
+            primary_removed=change.removes_primary and primary is None,
         )
 
     def _exists(self, key: Key, version: Version) -> bool:
@@ -106,11 +106,11 @@ class _Traces:
 
     Attributes:
         written, replaced: see `LoggedChange`.
-        applied: whether the witness has the id of the change.
+        applied: whether the primary record has the id of the change.
         refuted: whether a version that the change would replace or remove still exists.
         is_repair: whether the change is a repair: the versions that it replaces may have been lost
             earlier.
-        witness_removed: whether the removal of the witness shows the success, and the witness does not
+        primary_removed: whether the removal of the primary record shows the success, and it does not
             exist.
     """
 
@@ -119,7 +119,7 @@ class _Traces:
     applied: bool
     refuted: bool
     is_repair: bool
-    witness_removed: bool
+    primary_removed: bool
 
 
 @frozen
@@ -162,7 +162,7 @@ def _judge(change: _Traces, evidence: _LogEvidence, *, whole: bool) -> Decision 
         first = {version for version in change.written if version[1] == 1}
         return Decision.COMMITTED if first & evidence.read else None
     if change.is_repair:
-        happened = change.witness_removed or change.written & evidence.read
+        happened = change.primary_removed or change.written & evidence.read
         return Decision.COMMITTED if happened else Decision.ROLLED_BACK
     # No other change removed the versions that it replaces; or a later change read a version it makes.
     if change.replaced or change.written & evidence.read:

@@ -310,12 +310,12 @@ class RestoreClaim:
         """
         place = _place(keys)
         found = cls.check(table, keys, replace=replace)
-        own = {**key_items(place), "word": id, "replaces": replace}
-        seen = Absent() if found is None else Equals("word", str(found["word"]))
+        own = {**key_items(place), "change_id": id, "replaces": replace}
+        seen = Absent() if found is None else Equals("change_id", str(found["change_id"]))
         claim = cls(
             table=table,
             keys=keys,
-            precondition=Check(place, Equals("word", id)),
+            precondition=Check(place, Equals("change_id", id)),
             removal=Check(place, Equals("removes", id)) if replace else None,
             previous=found,
         )
@@ -325,7 +325,7 @@ class RestoreClaim:
             table.transact([Put(own, seen), *unless], token=id)
         except TransactionCanceled as error:
             claimed = table.get(place)
-            if claimed is None or claimed.get("word") != id:
+            if claimed is None or claimed.get("change_id") != id:
                 raise claim.superseded() from error
         return claim
 

@@ -148,7 +148,7 @@ class Entry:
             **key_items(self.key),
             "id": self.id,
             "version": self.version,
-            "word": self.change_id,
+            "change_id": self.change_id,
             "body": encode(Document(_DIRECTORY if self.data is None else _FILE, body)),
         }
 
@@ -164,7 +164,7 @@ class Entry:
                 key=key_of(item),
                 id=text(item["id"]),
                 version=count(item["version"]),
-                change_id=text(item["word"]),
+                change_id=text(item["change_id"]),
                 created=count(fields["created"]),
                 modified=count(fields["modified"]),
                 updated=count(fields["updated"]),
@@ -204,11 +204,11 @@ class Directory:
 
     def named(self) -> TableCondition:
         """Return the condition that the same entry still names the directory."""
-        return Equals("parent", self.parent) & Equals("called", self.name)
+        return Equals("parent", self.parent) & Equals("entry_name", self.name)
 
     def to_item(self) -> Item:
         """Return this record as a table item."""
-        return {**key_items(self.key), "parent": self.parent, "called": self.name}
+        return {**key_items(self.key), "parent": self.parent, "entry_name": self.name}
 
     @classmethod
     def from_item(cls, item: Item) -> Directory:
@@ -218,7 +218,7 @@ class Directory:
             lambda: cls(
                 key=key_of(item),
                 parent=text(item["parent"]),
-                name=text(item["called"]),
+                name=text(item["entry_name"]),
             ),
         )
 
@@ -243,7 +243,7 @@ class Guard:
 
     def to_item(self) -> Item:
         """Return this record as a table item."""
-        return {**key_items(self.key), "shards": self.shards, "word": self.change_id}
+        return {**key_items(self.key), "shards": self.shards, "change_id": self.change_id}
 
     @classmethod
     def from_item(cls, item: Item) -> Guard:
@@ -253,7 +253,7 @@ class Guard:
             lambda: cls(
                 key=key_of(item),
                 shards=count(item["shards"]),
-                change_id=text(item["word"]),
+                change_id=text(item["change_id"]),
             ),
         )
 
@@ -291,7 +291,11 @@ class Garbage:
             "not_before": self.not_before,
             "data": self.data.to_json(),
         }
-        return {**key_items(self.key), "word": self.change_id, "body": encode(Document(_GARBAGE, body))}
+        return {
+            **key_items(self.key),
+            "change_id": self.change_id,
+            "body": encode(Document(_GARBAGE, body)),
+        }
 
     @classmethod
     def from_item(cls, item: Item) -> Garbage:
@@ -304,7 +308,7 @@ class Garbage:
                 key=key_of(item),
                 file=text(fields["file"]),
                 version=count(fields["version"]),
-                change_id=text(item["word"]),
+                change_id=text(item["change_id"]),
                 not_before=count(fields["not_before"]),
                 data=data_of(*fields["data"]),
             ),
@@ -353,10 +357,10 @@ class Tombstone:
 
     def to_item(self) -> Item:
         """Return this record as a table item."""
-        body = {"path": self.path, "etag": self.etag, "stored": self.stored, "left": self.written}
+        body = {"path": self.path, "etag": self.etag, "stored": self.stored, "written": self.written}
         return {
             **key_items(self.key),
-            "word": self.change_id,
+            "change_id": self.change_id,
             "body": encode(Document(_TOMBSTONE, body)),
         }
 
@@ -369,11 +373,11 @@ class Tombstone:
             document,
             lambda: cls(
                 key=key_of(item),
-                change_id=text(item["word"]),
+                change_id=text(item["change_id"]),
                 path=text(fields["path"]),
                 etag=maybe_text(fields["etag"]),
                 stored=maybe_count(fields["stored"]),
-                written=count(fields["left"]),
+                written=count(fields["written"]),
             ),
         )
 

@@ -247,7 +247,7 @@ def delete_guards(change: Change, directory: Entry, guards: Sequence[Guard]) -> 
     """Refuse all later additions, on condition that none was made since the guards were read."""
     for guard in guards:
         change.delete(
-            guard.key, Equals("shards", directory.shards.now) & Equals("word", guard.change_id)
+            guard.key, Equals("shards", directory.shards.now) & Equals("change_id", guard.change_id)
         )
 
 

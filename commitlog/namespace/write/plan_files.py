@@ -150,7 +150,7 @@ def plan_link(
             add_garbage(context, change, old)
     for walk in walks.values():
         require_stable_path(context, change, walk.found if walk.missing else walk.found[:-1])
-    change.witness = next(iter(new.values())).key
+    change.primary = next(iter(new.values())).key
     return change, new
 
 

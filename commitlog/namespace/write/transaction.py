@@ -87,13 +87,13 @@ class Change:
     Attributes:
         what: verb phrase, for messages and for the log.
         id: id of this change; every record that it writes has it.
-        witness: key of the record that shows whether the change happened.
+        primary: key of the record that shows whether the change happened.
         advice: what to do if the change has more writes than a transaction takes.
     """
 
     what: str
     id: str
-    witness: Key
+    primary: Key
     advice: str = "It cannot be done at once"
     _writes: dict[Key, Write] = field(factory=dict, init=False)
 
@@ -128,9 +128,9 @@ class Change:
         return tuple(self._writes.values())
 
     @property
-    def witness_index(self) -> int:
-        """Position of the witness among the writes."""
-        return list(self._writes).index(self.witness)
+    def primary_index(self) -> int:
+        """Position of the primary record among the writes."""
+        return list(self._writes).index(self.primary)
 
     def to_log(self) -> Mapping[str, Any]:
         """Return the entry for the operation log: the stored records with their bodies, and the removed.
@@ -151,11 +151,11 @@ class Change:
                     replaced.append([key.hash, key.range, expected])
             elif isinstance(write, Delete):
                 removed.append([key.hash, key.range, _expected(write.condition)])
-        witness = [self.witness.hash, self.witness.range]
+        primary = [self.primary.hash, self.primary.range]
         return {
             "what": self.what,
-            "word": self.id,
-            "witness": witness,
+            "change_id": self.id,
+            "primary": primary,
             "put": put,
             "removed": removed,
             "replaced": replaced,
@@ -223,9 +223,9 @@ class Changes:
         """Apply `change`, all of it or nothing. When this returns, it has happened, exactly once.
 
         After a lost answer, the same request is sent with the same token; a service that keeps tokens
-        carries it out once. If that request is refused, the witness decides: if it has the change's id,
-        the change happened before. Nothing is sent later than `RESEND_WITHIN` after the first request;
-        after that the witness alone decides.
+        carries it out once. If that request is refused, the primary record decides: if it has
+        the change's id, the change happened before. Nothing is sent later than `RESEND_WITHIN` after
+        the first request; after that the primary record alone decides.
 
         With a log, nothing is sent later than `SEND_WITHIN` after the change was about to be logged.
         Both limits are measured with the monotonic clock and with the wall clock, since the first may
@@ -319,11 +319,11 @@ class Changes:
 
     def _is_refused(self, change: Change, error: TransactionCanceled, *, known: bool) -> bool:
         """Return whether the change did not happen. It may be refused because it happened before."""
-        reason = error.reasons[change.witness_index] if error.reasons else None
+        reason = error.reasons[change.primary_index] if error.reasons else None
         if isinstance(reason, ConditionFailed) and reason.item_known:
-            return reason.item is None or reason.item.get("word") != change.id
+            return reason.item is None or reason.item.get("change_id") != change.id
         if reason is None and error.reasons and known:
-            return True  # the witness is as it was before the change
+            return True  # the primary record is as it was before the change
         try:
             return not self._is_applied(change)
         except CommitError as unreadable:
@@ -340,5 +340,5 @@ class Changes:
         return False
 
     def _is_applied(self, change: Change) -> bool:
-        found = self.table.get(change.witness)
-        return found is not None and found.get("word") == change.id
+        found = self.table.get(change.primary)
+        return found is not None and found.get("change_id") == change.id

@@ -227,7 +227,7 @@ def test_log_of_a_namespace_damaged(local: Site, damage: str) -> None:
                 compacting.clock.advance(30 * DAY)
                 compacting.has_followed("Symptom", "Check")
                 compacting.does()
-        part = "/decided/" if damage == "entry" else "/base-parts/"
+        part = "/decided/" if damage == "entry" else "/checkpoint-parts/"
         path = next(path for path in local.objects() if part in path)
         with closing(open_store(local.store)) as store:
             if damage == "missing":

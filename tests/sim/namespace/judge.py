@@ -313,7 +313,7 @@ class NamespaceJudge:
         newest: dict[str, int] = {}
         applied = set(self.table.applied)
         for operation, decision, puts in self._logged_operations():
-            change_id = operation["word"]
+            change_id = operation["change_id"]
             done = change_id in applied
             if decision is Decision.COMMITTED:
                 assert done, f"I8: {change_id} is logged as committed, but did not happen"

@@ -225,7 +225,7 @@ def test_two_concurrent_clients_find_the_same_bucket(
         '{"format": 1, "buckets": [{"urls": [], "mark": null}]}',
         '{"format": 1, "buckets": [{"urls": ["ftp://x"], "mark": null}]}',
         '{"format": 1, "buckets": [{"urls": ["s3://lake"], "mark": 3}]}',
-        '{"format": 1, "buckets": [{"urls": ["s3://lake"], "mark": {"word": "w", "modified": "now"}}]}',
+        '{"format": 1, "buckets": [{"urls": ["s3://lake"], "mark": {"id": "w", "modified": "now"}}]}',
     ],
 )
 def test_a_list_that_cannot_be_read_is_reported(site: Site, text: str | int) -> None:

@@ -75,7 +75,7 @@ def test_a_compacted_log_is_as_short_as_its_namespace(at: World) -> None:
     assert done.operations == before > 100
     assert not names(at, "decided")
     restored(at)
-    assert len(names(at, "base")) == len(names(at, "base-parts")) == 1
+    assert len(names(at, "checkpoints")) == len(names(at, "checkpoint-parts")) == 1
     # The next checkpoint drops the removals that the first one keeps.
     at.clock.advance(2 * SETTLE)
     at.lake.write("f", b"")
@@ -170,7 +170,7 @@ def test_a_checkpoint_has_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> N
     at.lake.write("f", b"1")
     at.clock.advance(SETTLE)
     at.lake.maintenance.compact_log()
-    assert len(names(at, "base-parts")) == 7
+    assert len(names(at, "checkpoint-parts")) == 7
     restored(at)
 
 
@@ -244,7 +244,7 @@ def test_a_table_lost_during_compaction_is_not_taken_for_empty(at: World) -> Non
         with pytest.raises(NotFound, match="its log is left"):
             compactor.compact()
     assert names(at, "decided") == before
-    assert not names(at, "base")
+    assert not names(at, "checkpoints")
 
 
 def test_a_namespace_without_a_log_cannot_be_compacted() -> None:
@@ -413,13 +413,13 @@ def test_any_history_can_be_restored_after_compactions(seed: int) -> None:
     applied = set(at.table.applied)
 
     def decide(operation: Operation) -> Decision:
-        word = operation.body["word"]
-        return Decision.COMMITTED if word in applied else Decision.ROLLED_BACK
+        change_id = operation.body["change_id"]
+        return Decision.COMMITTED if change_id in applied else Decision.ROLLED_BACK
 
     table = at.lost()
     done = at.restorer(table).restore(decide=decide)
     for each in done.decided:
-        assert (each.decision is Decision.COMMITTED) == (each.body["word"] in applied)
+        assert (each.decision is Decision.COMMITTED) == (each.body["change_id"] in applied)
     assert at.entries(table) == at.entries(at.table)
     assert records(table, at.store) == records(at.table, at.store)
     Auditor(table, "lake", at.store).audit()

@@ -193,7 +193,7 @@ def test_an_unknown_outcome_stays_pending(logged: Logged) -> None:
     with pytest.raises(OutcomeUnknown):
         logged.lake.make_directory("d")
     [pending] = logged.log.pending()
-    assert pending.body["witness"] == ["lake/e/root/0", "d"]
+    assert pending.body["primary"] == ["lake/e/root/0", "d"]
     assert len(decisions_of(logged.log)) == 1
 
 

@@ -100,7 +100,7 @@ def test_the_rest_of_a_damaged_log_is_restored_alike(seed: int) -> None:
         history.go_on(10)
     paths = [info.path for info in history.at.store.list("log/")]
     for path in history.random.sample(paths, min(3, len(paths))):
-        if "/base-parts/" in path and history.random.random() < 0.5:
+        if "/checkpoint-parts/" in path and history.random.random() < 0.5:
             history.at.store.delete(path)
         else:
             history.at.store.put(path, b"{")

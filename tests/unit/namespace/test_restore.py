@@ -85,7 +85,7 @@ def test_an_existing_namespace_is_refused(at: World) -> None:
     with pytest.raises(AlreadyExists, match="to replace it"):
         at.restorer(at.table).restore()
     before = at.entries(at.table)
-    foreign: Item = {"place": "lake/g/nobody/0", "name": "-", "shards": 1, "word": "w"}
+    foreign: Item = {"place": "lake/g/nobody/0", "name": "-", "shards": 1, "change_id": "w"}
     at.table.put(foreign)
     neighbour = Namespace(at.table, at.store, "lake2", clock=at.clock)
     neighbour.create()
@@ -388,7 +388,7 @@ def test_a_log_with_a_missing_checkpoint_part_is_salvaged(at: World) -> None:
     at.clock.advance(100_000)
     at.lake.maintenance.compact_log()
     at.lake.write("a/g", b"2")
-    for info in list(at.store.list("log/base-parts/")):
+    for info in list(at.store.list("log/checkpoint-parts/")):
         at.store.delete(info.path)
     with pytest.raises(CorruptRecord, match="is missing"):
         at.restorer(at.lost()).restore()
@@ -683,7 +683,7 @@ def test_nothing_is_removed_if_the_log_has_an_invalid_record(at: World) -> None:
     fill(at.lake, at.clock)
     before = without_restore_record(at.table)
     bad = {**at.lake.stat("over").entry.to_item(), "version": 99, "body": "no record"}
-    body = {"what": "x", "word": "w", "witness": ["p", "n"], "put": [bad], "removed": []}
+    body = {"what": "x", "change_id": "w", "primary": ["p", "n"], "put": [bad], "removed": []}
     with at.log.run({**body, "replaced": []}):
         pass
     with pytest.raises(CorruptRecord):
@@ -1030,13 +1030,13 @@ def test_any_history_can_be_restored(seed: int) -> None:
     applied = set(at.table.applied)
 
     def decide(operation: Operation) -> Decision:
-        word = operation.body["word"]
-        return Decision.COMMITTED if word in applied else Decision.ROLLED_BACK
+        change_id = operation.body["change_id"]
+        return Decision.COMMITTED if change_id in applied else Decision.ROLLED_BACK
 
     table = at.lost()
     done = at.restorer(table).restore(decide=decide)
     for each in done.decided:
-        assert (each.decision is Decision.COMMITTED) == (each.body["word"] in applied)
+        assert (each.decision is Decision.COMMITTED) == (each.body["change_id"] in applied)
     assert at.entries(table) == at.entries(at.table)
     Auditor(table, LAKE, at.store).audit()
     assert records(table, at.store) == records(at.table, at.store)

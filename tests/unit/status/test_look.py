@@ -460,7 +460,7 @@ def test_a_missing_store(site: Site) -> None:
 
 def test_damage_of_a_namespace(site: Site) -> None:
     """A record of the garbage that cannot be read is a finding."""
-    site.table.put({"place": "lake/x/0", "name": "000000000000001/x", "word": "w", "body": b"?"})
+    site.table.put({"place": "lake/x/0", "name": "000000000000001/x", "change_id": "w", "body": b"?"})
     assert site.found()["damaged-record"].count == 1
 
 

@@ -65,7 +65,7 @@ def _records(table: ServiceTable, store: MemoryStore) -> dict[Key, Item]:
         if "/r/" in key.hash or key == KEYS.metadata:  # records of the restore, in another epoch
             continue
         if "/g/" in key.hash:
-            item = {**item, "word": ""}
+            item = {**item, "change_id": ""}
         elif "/x/" in key.hash:
             data = Garbage.from_item(item).data
             if not data.own or store.begin_head(data.path)().info is None:

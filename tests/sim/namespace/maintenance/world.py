@@ -233,7 +233,7 @@ class MaintenanceWorld(NamespaceWorld):
         return lambda operation: self._truth(operation) if decide is None else decide
 
     def _truth(self, operation: Operation) -> Decision:
-        done = operation.body["word"] in self.table.applied
+        done = operation.body["change_id"] in self.table.applied
         return Decision.COMMITTED if done else Decision.ROLLED_BACK
 
     def _move(self, node: Node, namespace: Namespace) -> None:
@@ -277,7 +277,7 @@ class MaintenanceWorld(NamespaceWorld):
             undone = [
                 operation
                 for operation, decision in self._operations()
-                if operation["word"] in ids and decision is Decision.ROLLED_BACK
+                if operation["change_id"] in ids and decision is Decision.ROLLED_BACK
             ]
             done = call.do.changes == "many" or not ids or len(undone) < len(ids)
             assert done, f"{call} succeeded, but the log says that it did not happen"
@@ -288,7 +288,7 @@ class MaintenanceWorld(NamespaceWorld):
         if self._arbitrary:
             return
         for operation, decision in self._operations():
-            change_id = operation["word"]
+            change_id = operation["change_id"]
             done = change_id in self.table.applied
             if operation["what"].startswith("repair: ") and not operation["put"]:
                 continue  # no record shows which operation removed an entry
@@ -320,7 +320,7 @@ class MaintenanceWorld(NamespaceWorld):
 
     def _as_decided(self) -> tuple[list[str], Model]:
         """Return the change ids of the operations that happened by the log, and their tree."""
-        decided = {operation["word"]: decision for operation, decision in self._operations()}
+        decided = {operation["change_id"]: decision for operation, decision in self._operations()}
         ids = [id for id in self.table.applied if decided.get(id) is not Decision.ROLLED_BACK]
         ids += [
             id
