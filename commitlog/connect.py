@@ -112,8 +112,8 @@ def connect(
         "addressing_style": addressing_style,
         "verify": verify,
     }
-    place = (parse_store_url(url) if isinstance(url, str) else url).with_options(options)
-    mode, leases, settings = _leases(place, commit, table)
+    location = (parse_store_url(url) if isinstance(url, str) else url).with_options(options)
+    mode, leases, settings = _leases(location, commit, table)
     remote = leases is not None and leases.scheme == "dynamodb"
     if table_client is not None and not remote:
         raise ConfigurationError("table_client is for a table of leases in DynamoDB, and none is given")
@@ -137,7 +137,7 @@ def connect(
             until_error.callback(opened.close)
         if opened is not None and not remote:
             opened.create()
-        store = open_store(place, clock=clock, session=of_store, client=client)
+        store = open_store(location, clock=clock, session=of_store, client=client)
         until_error.callback(store.close)
         made = ConditionalStore(
             store,
@@ -151,7 +151,7 @@ def connect(
             lock=WorkLock(),
             finish=_DeferredWait() if remote else _wait,
             root=lambda: closing(
-                open_store(evolve(place, prefix=""), clock=clock, session=of_store, client=client)
+                open_store(evolve(location, prefix=""), clock=clock, session=of_store, client=client)
             ),
         )
         until_error.pop_all()
@@ -159,7 +159,7 @@ def connect(
 
 
 def _leases(
-    place: Url, commit: str | DynamoCommit | SqliteCommit, table: str | Url | None
+    location: Url, commit: str | DynamoCommit | SqliteCommit, table: str | Url | None
 ) -> tuple[Mode, Url | None, LeaseSettings]:
     """Return the mode, the URL of the table of leases, and the settings of leases."""
     from commitlog.commit.conditional import Mode
@@ -182,7 +182,7 @@ def _leases(
             )
         commit = parse_dynamo(commit)
         of_store = OBJECT_OPTIONS | {"addressing_style"}
-        shared = {k: v for k, v in place.options.items() if k not in of_store}
+        shared = {k: v for k, v in location.options.items() if k not in of_store}
     return "lease", parse_table_url(commit.url).with_options({**shared, **commit.options}), commit
 
 

@@ -198,22 +198,22 @@ def create_namespace(
         grace=grace,
         stable_paths=stable_paths,
     )
-    place = _parsed(store)
+    location = _parsed(store)
     with ExitStack() as undone:
         table = undone.enter_context(closing(_open_metadata(metadata, options.clock, session)))
         _create_embedded(table)
         if table.get(Keys(name).metadata) is None:
-            namespace = options.open(name, table, place, log=_log_of(name) if log else None)
+            namespace = options.open(name, table, location, log=_log_of(name) if log else None)
             undone.callback(namespace.store.close)
             if namespace.create():
                 undone.pop_all()
                 return namespace
             namespace.store.close()
-        namespace = _open_existing(name, table, place, options)
+        namespace = _open_existing(name, table, location, options)
         undone.callback(namespace.store.close)
         found = namespace.describe(writing=False)
-        if _location(parse_store_url(found.store)) != _location(place):
-            raise _other_store(name, found, place)
+        if _location(parse_store_url(found.store)) != _location(location):
+            raise _other_store(name, found, location)
         undone.pop_all()
         return namespace
 
@@ -324,10 +324,10 @@ class _Options:
     grace: float = 3600.0
     stable_paths: bool = False
 
-    def connect(self, place: str | Url) -> ConditionalStore:
+    def connect(self, location: str | Url) -> ConditionalStore:
         """Open a store with a log in it."""
         return connect(
-            place,
+            location,
             commit=self.commit,
             table=self.leases,
             session=self.session,
@@ -336,13 +336,13 @@ class _Options:
             backoff=self.backoff,
         )
 
-    def open(self, name: str, table: Table, place: Url, *, log: str | None) -> Namespace:
+    def open(self, name: str, table: Table, location: Url, *, log: str | None) -> Namespace:
         """Open the namespace, and the store of its log."""
         operations = None
         if log is None:
-            store = open_store(place, clock=self.clock, session=self.session)
+            store = open_store(location, clock=self.clock, session=self.session)
         else:
-            logged = self.connect(place)
+            logged = self.connect(location)
             store = logged.object_store
             operations = self.log(logged, log)
         return Namespace(
@@ -379,13 +379,14 @@ def _open_existing(name: str, table: Table, store: Url | None, options: _Options
         raise namespace_not_found(name, table.url)
     metadata = NamespaceMetadata.from_item(item)
     metadata.check(writing=False)
-    place = store_of(metadata)
+    location = store_of(metadata)
     # A directory may be mounted at another path; a bucket has only one name.
     if store is not None and (
-        place.scheme != store.scheme or (place.scheme == "s3" and _location(place) != _location(store))
+        location.scheme != store.scheme
+        or (location.scheme == "s3" and _location(location) != _location(store))
     ):
         raise _other_store(name, metadata, store)
-    return options.open(name, table, place if store is None else store, log=metadata.log)
+    return options.open(name, table, location if store is None else store, log=metadata.log)
 
 
 def _parsed(store: str | Url) -> Url:

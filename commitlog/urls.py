@@ -118,9 +118,9 @@ class Url:
 
     def __str__(self) -> str:
         """Return the URL without its secret options."""
-        place = quote(self.name) + (f"/{quote(self.prefix)}" if self.prefix else "")
+        location = quote(self.name) + (f"/{quote(self.prefix)}" if self.prefix else "")
         shown = {k: v for k, v in sorted(self.options.items()) if k not in SECRET_OPTIONS}
-        return f"{self.scheme}://{place}" + (f"?{urlencode(shown, safe=':/')}" if shown else "")
+        return f"{self.scheme}://{location}" + (f"?{urlencode(shown, safe=':/')}" if shown else "")
 
     def with_options(self, options: Mapping[str, str | None]) -> Url:
         """Return the URL with those `options` that are not None in place of its own.
@@ -244,22 +244,22 @@ def _split(url: str, what: str, schemes: tuple[str, ...]) -> tuple[str, str, dic
     elif scheme != "file":
         raise ConfigurationError(f"{what} URL: write '{scheme}://', with two slashes")
     # urlsplit would cut a key at '#', which a key may contain.
-    place, _, query = rest.partition("?")
+    location, _, query = rest.partition("?")
     try:
-        place = unquote(place, errors="strict")
+        location = unquote(location, errors="strict")
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
     except ValueError:
         raise ConfigurationError(
             f"{what} URL '{scheme}://…': percent-encode UTF-8, and write its query as name=value"
         ) from None
-    _without_credentials(what, scheme, place)
+    _without_credentials(what, scheme, location)
     options = dict(pairs)
     if len(options) != len(pairs):
         raise ConfigurationError(f"{what} URL '{scheme}://…' gives an option twice")
     endpoint = options.get("endpoint_url")
     if endpoint is not None:
         check_endpoint(endpoint)
-    return scheme, place, options
+    return scheme, location, options
 
 
 def _unknown_scheme(what: str, scheme: str) -> ConfigurationError:
@@ -274,8 +274,8 @@ def _unknown_scheme(what: str, scheme: str) -> ConfigurationError:
     return ConfigurationError(f"{name}: scheme must be {known}{other}")
 
 
-def _without_credentials(what: str, scheme: str, place: str) -> None:
-    if "@" in place.split("/", 1)[0]:
+def _without_credentials(what: str, scheme: str, location: str) -> None:
+    if "@" in location.split("/", 1)[0]:
         raise ConfigurationError(f"{what} URL '{scheme}://…' has credentials before '@': use options")
 
 

@@ -13,7 +13,7 @@ A driver uses `Ingest`, an executor uses `Fetch`, an operator uses `IngestAdmin`
 """
 
 from commitlog.ingest.admin import Backlog, IngestAdmin, Status, sources
-from commitlog.ingest.cleaner import Cleaned, Cleaner, place_to_clean
+from commitlog.ingest.cleaner import Cleaned, Cleaner, store_to_clean
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.fetch import Fetch, Pinned
 from commitlog.ingest.files import File, Partition, Slice
@@ -48,6 +48,6 @@ __all__ = [
     "SourceMetadata",
     "StateTable",
     "Status",
-    "place_to_clean",
     "sources",
+    "store_to_clean",
 ]

@@ -50,7 +50,7 @@ from commitlog.stores.api import ObjectInfo, same_etag
 from commitlog.tables.api import Table
 from commitlog.urls import Url
 
-__all__ = ["CLEAN_FILES", "Cleaned", "Cleaner", "place_to_clean"]
+__all__ = ["CLEAN_FILES", "Cleaned", "Cleaner", "store_to_clean"]
 
 #: Most files that one step cleans, by default.
 CLEAN_FILES = 1000
@@ -91,7 +91,7 @@ class Cleaned:
     more: bool = False
 
 
-def place_to_clean(url: Url, settings: IngestSettings) -> tuple[Url, str]:
+def store_to_clean(url: Url, settings: IngestSettings) -> tuple[Url, str]:
     """Return the URL of the store that a `Cleaner` needs, and its argument `below`.
 
     It is `url`, with which the source opens its store, or the whole bucket: to reach the archive, and to

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from commitlog._util.ids import random_id
 from commitlog.errors import CorruptRecord
 from commitlog.ingest.files import File
-from commitlog.ingest.source_state import document_of, place_of
+from commitlog.ingest.source_state import document_of, item_name
 from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.validate import build, count, items, moment, text
 from commitlog.tables.api import Absent, ConditionFailed, Equals, Item, Key, Table, TableCondition
@@ -67,13 +67,13 @@ class QueuedFiles:
     def from_item(cls, item: Item) -> QueuedFiles:
         """Return the row that `item` holds. Raises `CorruptRecord`, `FormatTooNew`."""
         range, body = item.get("item"), item.get("body")
-        place = place_of(item)
+        name = item_name(item)
         try:
             epoch, _, _ = map(int, str(range).removeprefix(QUEUE).split("/"))
             data = zlib.decompress(body if isinstance(body, bytes) else b"")
         except (zlib.error, ValueError):
-            raise CorruptRecord(f"{place!r} is not a row of files to clean") from None
-        document = decode(data, {_KIND}, path=place)
+            raise CorruptRecord(f"{name!r} is not a row of files to clean") from None
+        document = decode(data, {_KIND}, path=name)
         files = build(
             document, lambda: tuple(File.from_json(each) for each in items(document.body["files"]))
         )

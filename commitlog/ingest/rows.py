@@ -17,7 +17,7 @@ from attrs import frozen
 
 from commitlog.errors import CorruptRecord
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.source_state import place_of
+from commitlog.ingest.source_state import item_name
 from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.validate import build, count, items
 from commitlog.tables.api import Item
@@ -114,15 +114,15 @@ class Row:
     def from_item(cls, item: Item) -> Row:
         """Return the row that `item` holds. Raises `CorruptRecord`, `FormatTooNew`."""
         range, recent, of, body = (item.get(name) for name in ("item", "recent", "of", "body"))
-        place = place_of(item)
+        name = item_name(item)
         if not isinstance(recent, bool) or type(of) is not int or not isinstance(body, bytes):
-            raise CorruptRecord(f"{place!r} is not a row of files")
+            raise CorruptRecord(f"{name!r} is not a row of files")
         try:
             data = zlib.decompress(body)
             epoch, revision, _ = map(int, str(range).removeprefix(ROWS).split("/"))
         except (zlib.error, ValueError):
-            raise CorruptRecord(f"{place!r} is not a row of files") from None
-        document = decode(data, {_KIND}, path=place)
+            raise CorruptRecord(f"{name!r} is not a row of files") from None
+        document = decode(data, {_KIND}, path=name)
         entries = build(
             document, lambda: tuple(Entry.from_json(each) for each in items(document.body["entries"]))
         )

@@ -17,7 +17,7 @@ from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.validate import build, count, flag, items, mapping, moment, text
 from commitlog.tables.api import Equals, Item, Key, TableCondition, TableSchema
 
-__all__ = ["INGEST_SCHEMA", "STATE_KEY", "ListingPass", "SourceState", "document_of", "place_of"]
+__all__ = ["INGEST_SCHEMA", "STATE_KEY", "ListingPass", "SourceState", "document_of", "item_name"]
 
 #: Keys of a table with ingest state. Sources share the table; each has its own hash key.
 INGEST_SCHEMA = TableSchema(hash_key="source", range_key="item", use="ingest")
@@ -28,7 +28,7 @@ STATE_KEY = "list"
 _KIND = "ingest-list"
 
 
-def place_of(item: Item) -> str:
+def item_name(item: Item) -> str:
     """Return the name of an item for messages."""
     return "/".join(str(item.get(name)) for name in INGEST_SCHEMA.key_names)
 
@@ -36,10 +36,10 @@ def place_of(item: Item) -> str:
 def document_of(item: Item, kind: str) -> Document:
     """Return the record in the body of an item. Raises `CorruptRecord`, `FormatTooNew`."""
     body = item.get("body")
-    place = place_of(item)
+    name = item_name(item)
     if not isinstance(body, bytes):
-        raise CorruptRecord(f"{place!r} has no body")
-    return decode(body, {kind}, path=place)
+        raise CorruptRecord(f"{name!r} has no body")
+    return decode(body, {kind}, path=name)
 
 
 @frozen(kw_only=True)
@@ -177,12 +177,12 @@ class SourceState:
         source, revision, change_id, body = (
             item.get(each) for each in ("source", "revision", "change_id", "body")
         )
-        place = place_of(item)
+        name = item_name(item)
         if not isinstance(source, str) or type(revision) is not int:
-            raise CorruptRecord(f"{place!r} has no revision")
+            raise CorruptRecord(f"{name!r} has no revision")
         if not isinstance(change_id, str) or not isinstance(body, bytes):
-            raise CorruptRecord(f"{place!r} has no body")
-        document = decode(body, {_KIND}, path=place)
+            raise CorruptRecord(f"{name!r} has no body")
+        document = decode(body, {_KIND}, path=name)
         fields = document.body
 
         def make() -> SourceState:

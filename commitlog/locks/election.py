@@ -12,7 +12,7 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import CommitError, LockLost, LockNotHeld
 from commitlog.locks.lock import Lock
-from commitlog.locks.records import Place
+from commitlog.locks.records import LockStore
 from commitlog.locks.settings import LockSettings
 from commitlog.locks.tenure import Holder
 
@@ -42,10 +42,10 @@ class Term:
 
 
 class Election:
-    """Elects one leader among the candidates that name the same place and name.
+    """Elects one leader among the candidates that name the same store and name.
 
     Args:
-        place, name, settings, holder, clock, backoff, new_id, background: as of `Lock`, which an
+        store, name, settings, holder, clock, backoff, new_id, background: as of `Lock`, which an
             election is built on. Its guarantees are those of the lock; pass `Term.token` with each
             write.
         on_elected: is called with the term when this candidate begins to lead, in the thread of
@@ -68,7 +68,7 @@ class Election:
 
     def __init__(
         self,
-        place: Place,
+        store: LockStore,
         name: str,
         *,
         settings: LockSettings | None = None,
@@ -86,7 +86,7 @@ class Election:
         self._on_deposed = on_deposed
         self._term: Term | None = None
         self._lock = Lock(
-            place,
+            store,
             name,
             settings=settings,
             holder=holder,

@@ -11,7 +11,7 @@ from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import LockLost, LockNotHeld
-from commitlog.locks.records import Place
+from commitlog.locks.records import LockStore
 from commitlog.locks.settings import LockSettings
 from commitlog.locks.tenure import Holder, open_tenure
 
@@ -26,13 +26,13 @@ class Lock:
     a `FencedStore`.
 
     Args:
-        place: where the lock is kept: a `ConditionalStore`, where the lock is the object `name`, or a
+        store: where the lock is kept: a `ConditionalStore`, where the lock is the object `name`, or a
             `Table` with `LOCK_SCHEMA`, of DynamoDB, of SQLite or in memory. All who use the lock must
-            name the same place.
+            name the same store.
         name: the name of the lock.
         settings: how it is kept; see `LockSettings`.
         holder: a description of this holder for people, at most 1,000 characters, such as its host and
-            its process. Everyone who can read the place can read it.
+            its process. Everyone who can read the store can read it.
         reentrant: whether the thread that holds it may acquire it again, as a `threading.RLock`. It is
             then released by as many releases, all of that thread.
         on_lost: is called once, with a `LockLost`, when a held lock is lost, `LockSettings.margin`
@@ -73,7 +73,7 @@ class Lock:
 
     def __init__(
         self,
-        place: Place,
+        store: LockStore,
         name: str,
         *,
         settings: LockSettings | None = None,
@@ -88,7 +88,7 @@ class Lock:
         self.name = name
         self._background = Threads("commitlog-lock") if background is None else background
         self._tenure = open_tenure(
-            place,
+            store,
             name,
             settings=settings,
             holder=holder,

@@ -35,36 +35,36 @@ from commitlog.tables.api import (
     TableCondition,
 )
 
-__all__ = ["LOCK_SCHEMA", "Place", "key_of", "open_records"]
+__all__ = ["LOCK_SCHEMA", "LockStore", "key_of", "open_records"]
 
 #: The schema of a table of locks, for `commitlog.tables.open_table`. It is that of leases, so one table
 #: can have both.
 LOCK_SCHEMA = LEASE_SCHEMA
 
 #: Where locks are kept.
-Place: TypeAlias = ConditionalStore | Table
+LockStore: TypeAlias = ConditionalStore | Table
 
 _KIND = "lock"
 
 
-def key_of(place: Place, name: str) -> Key:
+def key_of(store: LockStore, name: str) -> Key:
     """Return the key of the record of the lock `name`. Raises `ConfigurationError` for an empty name."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"the name of a lock is a non-empty str, not {name!r}")
-    return Key(name if isinstance(place, ConditionalStore) else LOCKS + name, LOCK)
+    return Key(name if isinstance(store, ConditionalStore) else LOCKS + name, LOCK)
 
 
-def open_records(place: Place, *, clock: Clock, backoff: Backoff) -> RecordTable:
-    """Return the records of locks at `place`. Sends no request.
+def open_records(store: LockStore, *, clock: Clock, backoff: Backoff) -> RecordTable:
+    """Return the records of locks at `store`. Sends no request.
 
     Raises `ConfigurationError` if it is neither a table nor a conditional store.
     """
-    if isinstance(place, ConditionalStore):
-        return ObjectRecords(place, clock=clock, backoff=backoff)
-    if isinstance(place, Table):
-        return place
+    if isinstance(store, ConditionalStore):
+        return ObjectRecords(store, clock=clock, backoff=backoff)
+    if isinstance(store, Table):
+        return store
     raise ConfigurationError(
-        f"locks are kept in a ConditionalStore or a Table, not in {place!r}: open one with"
+        f"locks are kept in a ConditionalStore or a Table, not in {store!r}: open one with"
         " commitlog.connect, or with commitlog.tables.open_table and commitlog.locks.LOCK_SCHEMA"
     )
 

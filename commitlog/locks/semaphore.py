@@ -14,7 +14,7 @@ from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import ConfigurationError, LockLost, LockNotHeld
-from commitlog.locks.records import Place
+from commitlog.locks.records import LockStore
 from commitlog.locks.settings import LockSettings
 from commitlog.locks.tenure import Holder, open_tenure
 
@@ -29,7 +29,7 @@ class Semaphore:
     two. The guarantees are those of `Lock`, for each permit.
 
     Args:
-        place, name, settings, holder, on_lost, clock, backoff, new_id, background: as of `Lock`.
+        store, name, settings, holder, on_lost, clock, backoff, new_id, background: as of `Lock`.
         permits: the number of permits, from 1 to 1,000. All holders must name the same number: with a
             smaller one, some of the permits cannot be had; with a larger one, there are more holders.
 
@@ -46,7 +46,7 @@ class Semaphore:
 
     def __init__(
         self,
-        place: Place,
+        store: LockStore,
         name: str,
         *,
         permits: int,
@@ -62,7 +62,7 @@ class Semaphore:
             raise ConfigurationError(f"permits is {permits}; it must be from 1 to 1000")
         self.name = name
         self._tenure = open_tenure(
-            place,
+            store,
             name,
             slots=permits,
             settings=settings,

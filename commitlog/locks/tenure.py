@@ -34,7 +34,7 @@ from commitlog.errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from commitlog.locks.records import Place, key_of, open_records
+from commitlog.locks.records import LockStore, key_of, open_records
 from commitlog.locks.settings import LockSettings
 from commitlog.tables.api import Key
 
@@ -407,7 +407,7 @@ def _token_of(record: LeaseRecord) -> int:
 
 
 def open_tenure(
-    place: Place,
+    store: LockStore,
     name: str,
     *,
     slots: int | None = None,
@@ -434,14 +434,14 @@ def open_tenure(
     names = [name] if slots is None else [f"{name}.{slot}" for slot in range(slots)]
     return Tenure(
         name,
-        open_records(place, clock=clock, backoff=backoff),
-        [key_of(place, each) for each in names],
+        open_records(store, clock=clock, backoff=backoff),
+        [key_of(store, each) for each in names],
         settings=LockSettings() if settings is None else settings,
         holder=holder or _UNKNOWN,
         clock=clock,
         backoff=backoff,
         new_id=new_id,
         background=background,
-        prepare=place.probe if isinstance(place, ConditionalStore) else lambda: None,
+        prepare=store.probe if isinstance(store, ConditionalStore) else lambda: None,
         on_lost=(lambda error: None) if on_lost is None else on_lost,
     )

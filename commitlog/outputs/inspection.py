@@ -366,10 +366,10 @@ def _garbage(
     with reading.damage():
         due = bisect_right(versions, deadline, key=lambda version: log.get(version)[0].time)
         before = versions[due - 1] if due else 0
-    expired = {publisher.place(path) for path, by in state.replaced.items() if by <= before}
+    expired = {publisher.path_in_store(path) for path, by in state.replaced.items() if by <= before}
     if not list_files:
         return len(expired), None
-    known = {publisher.place(path) for path in (*state.files, *state.replaced)}
+    known = {publisher.path_in_store(path) for path in (*state.files, *state.replaced)}
     newest = publisher.heartbeats()
     count = size = 0
     strays: dict[str, list[int]] = {}

@@ -157,7 +157,9 @@ class Publisher:
         Usually there is none: a file is published from one upload, and the others of its path are spare.
         """
         paths = {upload.path for upload in uploads}
-        files = [file for file in self._log.state().files.values() if self.place(file.path) in paths]
+        files = [
+            file for file in self._log.state().files.values() if self.path_in_store(file.path) in paths
+        ]
         hidden = self._hidden(files)
         attempts = (attempt_of(file.path) for file in self._current(hidden))
         return {attempt for attempt in attempts if attempt is not None}
@@ -171,7 +173,7 @@ class Publisher:
         self.complete(record)
         hidden = self._current(self._hidden(self._log.files(record)))
         if hidden:
-            example = self.place(hidden[0].path)
+            example = self.path_in_store(hidden[0].path)
             raise PublishIncomplete(
                 f"job {record.job_id!r} is committed as version {record.version}, but {len(hidden)} of"
                 f" its {record.file_count} files are not visible, such as {example!r}, and the pending"
@@ -213,9 +215,9 @@ class Publisher:
                     self._publish(staged)
                     published.append(staged)
             except NotFound as error:
-                missing[staged.path.removeprefix(self.place(""))] = error
+                missing[staged.path.removeprefix(self.path_in_store(""))] = error
             except InvalidPath as error:
-                blocked[staged.path.removeprefix(self.place(""))] = staged, error
+                blocked[staged.path.removeprefix(self.path_in_store(""))] = staged, error
 
         try:
             errors = self._each(publish, pending.uploads(self._log.manifests, self._root))
@@ -260,7 +262,7 @@ class Publisher:
                 named = {file.path for file in foreign if file.output == directory}
                 self._replace_below(directory, named, record.attempt)
             gone += self._unchanged([file for file in foreign if file.output is None])
-            self.remove(map(self.place, gone))
+            self.remove(map(self.path_in_store, gone))
         except CommitError as error:
             raise PublishIncomplete(
                 f"job {record.job_id!r} is committed as version {record.version}, but files that it"
@@ -401,7 +403,7 @@ class Publisher:
 
     def clear_heartbeat(self, attempt: str) -> None:
         """Remove the heartbeat of an attempt that is decided."""
-        self._persist(partial(self._store.delete, self.place(join(ALIVE, attempt))))
+        self._persist(partial(self._store.delete, self.path_in_store(join(ALIVE, attempt))))
 
     def heartbeats(self) -> dict[str, float]:
         """Return when attempts gave their last heartbeat, by the store's clock."""
@@ -414,14 +416,14 @@ class Publisher:
 
         The latter include the records of S3A, which name uploads of tasks.
         """
-        yield from self._store.list(self.place(join(HIDDEN, "")))
-        yield from self._store.list(self.place(MAGIC))
+        yield from self._store.list(self.path_in_store(join(HIDDEN, "")))
+        yield from self._store.list(self.path_in_store(MAGIC))
 
     def lists(self, attempt: str = "") -> list[ObjectInfo]:
         """Return the lists of files that are objects of their own, or those of one attempt alone."""
         return list(self._store.list(join(self._log.manifests.directory, "") + attempt))
 
-    def place(self, path: str) -> str:
+    def path_in_store(self, path: str) -> str:
         """Return `path`, which is relative to the output, relative to the store's root."""
         return join(self._root, path)
 
@@ -440,7 +442,7 @@ class Publisher:
         Args:
             directories: relative to the output, with a slash at their ends; "" for all of it.
         """
-        top = self.place("")
+        top = self.path_in_store("")
         roots = list(roots_of(directories))
 
         def look(directory: str) -> Survey:
@@ -482,7 +484,7 @@ class Publisher:
 
         def look(file: DataFile) -> None:
             try:
-                seen = _is_same(self._store.head(self.place(file.path)), file)
+                seen = _is_same(self._store.head(self.path_in_store(file.path)), file)
             except NotFound:
                 seen = False
             if not seen:

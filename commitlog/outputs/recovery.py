@@ -198,7 +198,7 @@ def collect(
     if before:
         log.expire(before, after=state.version)
         expired = (path for path, version in state.replaced.items() if version <= before)
-        removed = publisher.remove(map(publisher.place, expired))
+        removed = publisher.remove(map(publisher.path_in_store, expired))
 
     hidden: dict[str, list[ObjectInfo]] = {}
     for info in publisher.hidden():
@@ -207,7 +207,7 @@ def collect(
             hidden.setdefault(attempt, []).append(info)
     # The listing came first, so the log now has all commits of the listed files.
     state = log.state()
-    known = {publisher.place(path) for path in (*state.files, *state.replaced)}
+    known = {publisher.path_in_store(path) for path in (*state.files, *state.replaced)}
     stray = {a: [i.path for i in infos if i.path not in known] for a, infos in hidden.items()}
     alive = publisher.heartbeats()
     dead = {

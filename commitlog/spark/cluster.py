@@ -39,15 +39,15 @@ from commitlog.urls import Url
 if TYPE_CHECKING:
     from pyspark import RDD
 
-__all__ = ["NamespacePlace", "SparkDataset", "SparkEngine"]
+__all__ = ["NamespaceAddress", "SparkDataset", "SparkEngine"]
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 @frozen(kw_only=True)
-class NamespacePlace:
-    """The place of a namespace.
+class NamespaceAddress:
+    """The address of a namespace.
 
     Attributes:
         name: its name.
@@ -76,8 +76,8 @@ class NamespacePlace:
         options: Mapping[str, Any],
         write_units: float | None = None,
         tasks: int = 1,
-    ) -> NamespacePlace:
-        """Return the place of a namespace, given its name or URL; `metadata` may be None: the default.
+    ) -> NamespaceAddress:
+        """Return the address of a namespace, given its name or URL; `metadata` may be None: the default.
 
         Raises `ConfigurationError` if there is no default.
         """

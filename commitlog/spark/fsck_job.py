@@ -39,7 +39,7 @@ from commitlog.namespaces import (
     restore_namespace,
 )
 from commitlog.oplog import Decision, Operation
-from commitlog.spark.cluster import NamespacePlace, SparkEngine
+from commitlog.spark.cluster import NamespaceAddress, SparkEngine
 from commitlog.spark.dataframe import write
 from commitlog.spark.inventory import open_inventory
 from commitlog.urls import Url
@@ -132,7 +132,7 @@ def fsck(
     spark: SparkSession,
     namespace: str,
     *,
-    mode: Literal["relog"],
+    mode: Literal["rewrite-log"],
     metadata: str | Url | None = None,
     store: str | Url | None = None,
     commit: str = "auto",
@@ -149,7 +149,7 @@ def fsck(
     spark: SparkSession,
     namespace: str,
     *,
-    mode: Literal["verify", "repair", "restore", "relog"] = "verify",
+    mode: Literal["verify", "repair", "restore", "rewrite-log"] = "verify",
     metadata: str | Url | None = None,
     store: str | Url | None = None,
     commit: str = "auto",
@@ -176,8 +176,8 @@ def fsck(
         spark: a classic session.
         namespace: the name of the namespace, or its URL ``commitlog://NAME``.
         mode: ``verify``: look for problems, and change nothing; ``repair``: look for problems, and
-            repair them; ``restore``: write the table from the log; ``relog``: begin another log from the
-            table.
+            repair them; ``restore``: write the table from the log; ``rewrite-log``: begin another log
+            from the table.
         metadata: URL of the table; by default the environment variable ``COMMITLOG_METADATA``.
         store: URL of the store with its content and log. A restore needs it; otherwise the table has it.
         commit, leases, probe_report: see `open_namespace`.
@@ -185,7 +185,7 @@ def fsck(
             number of cores.
         findings: URL of an output to which the findings are appended, as rows with the columns ``run``,
             ``kind``, ``severity``, ``path``, ``detail``, ``object`` and ``id``; see `write`. Not with
-            ``relog``.
+            ``rewrite-log``.
         job_id: id of this run in that output, in which it is committed once; by default a new one. If
             an interrupted call with this id has committed its findings, those stay.
         objects, orphans, grace, pending, age: with ``verify`` and ``repair``; see `Maintenance.fsck`.
@@ -201,8 +201,8 @@ def fsck(
         write_units: with ``repair`` and ``restore``, the rate of all writes to the table together, in
             write units of DynamoDB per second; see `open_namespace`. The tasks that run at a time
             (``sparkContext.defaultParallelism``) get equal shares. By default there is no limit.
-        take_over, older_than: with ``relog``; see `Maintenance.rewrite_log`.
-        progress: not with ``relog``; called after each step with the report so far.
+        take_over, older_than: with ``rewrite-log``; see `Maintenance.rewrite_log`.
+        progress: not with ``rewrite-log``; called after each step with the report so far.
         step_progress: called each second within a step, in another thread, with a `StepProgress`: the
             records that complete tasks have processed, their rate, and the time that the rest takes if
             the number of all records is known.
@@ -223,12 +223,12 @@ def fsck(
     looks = arguments.get("objects") or arguments.get("orphans")
     if arguments.get("inventory") is not None and not looks:
         raise ConfigurationError("an inventory is for 'objects' and 'orphans': give one of them as well")
-    if mode == "relog" and findings is not None:
-        raise ConfigurationError("the mode 'relog' has no findings")
+    if mode == "rewrite-log" and findings is not None:
+        raise ConfigurationError("the mode 'rewrite-log' has no findings")
     if write_units is not None and mode not in _WRITING:
         raise ConfigurationError(f"write_units: not an argument of the mode {mode!r}")
     engine = SparkEngine(spark, partitions=partitions, step_progress=step_progress)
-    place = NamespacePlace.of(
+    address = NamespaceAddress.of(
         namespace,
         metadata=metadata,
         store=store,
@@ -237,7 +237,7 @@ def fsck(
         tasks=engine.context.defaultParallelism,
     )
     try:
-        report: _Report = run(engine, place, **arguments)
+        report: _Report = run(engine, address, **arguments)
     finally:
         engine.release()
     if findings is not None and not isinstance(report, LogRewriteReport):
@@ -256,12 +256,12 @@ _COLUMNS = (
 
 def _verify(
     engine: SparkEngine,
-    place: NamespacePlace,
+    address: NamespaceAddress,
     *,
     inventory: str | Url | None = None,
     **arguments: Any,
 ) -> FsckReport:
-    with place.open() as (namespace, open_access):
+    with address.open() as (namespace, open_access):
         listing = _listing(namespace, inventory)
         open_surveyor = partial(PartitionedSurveyor.of, engine, open_access, listing=listing)
         report = namespace.maintenance.fsck(open_surveyor=open_surveyor, **arguments)
@@ -270,18 +270,18 @@ def _verify(
 
 def _repair(
     engine: SparkEngine,
-    place: NamespacePlace,
+    address: NamespaceAddress,
     *,
     dry_run: bool = True,
     only: Collection[str] | None = None,
     inventory: str | Url | None = None,
     **arguments: Any,
 ) -> tuple[RepairReport, ...]:
-    with place.open() as (namespace, open_access):
+    with address.open() as (namespace, open_access):
         listing = _listing(namespace, inventory)
         surveyor = partial(PartitionedSurveyor.of, engine, open_access, listing=listing)
         found = namespace.maintenance.fsck(open_surveyor=surveyor, **arguments).findings
-        repairer = partial(PartitionedRepairer.of, engine, open_access, place.open_repairer)
+        repairer = partial(PartitionedRepairer.of, engine, open_access, address.open_repairer)
         repaired = namespace.maintenance.repair(
             found, dry_run=dry_run, only=only, open_repairer=repairer
         )
@@ -294,7 +294,7 @@ def _listing(namespace: Namespace, inventory: str | Url | None) -> ObjectListing
 
 def _restore(
     engine: SparkEngine,
-    place: NamespacePlace,
+    address: NamespaceAddress,
     *,
     undecided: Decision | None = None,
     unreadable: str = "error",
@@ -305,15 +305,15 @@ def _restore(
         return undecided
 
     check_choice("unreadable", unreadable, ("error", "report"))
-    assert place.store is not None
+    assert address.store is not None
     with restore_namespace(
-        place.name,
-        metadata=place.metadata,
-        store=place.store,
-        write_units=place.write_units,
-        **place.options,
+        address.name,
+        metadata=address.metadata,
+        store=address.store,
+        write_units=address.write_units,
+        **address.options,
     ) as restorer:
-        read = partial(PartitionedLog.of, engine, place.access(place.store))
+        read = partial(PartitionedLog.of, engine, address.access(address.store))
         return evolve(restorer, read_contents=read).restore(
             decide=None if undecided is None else decide,
             salvage=unreadable == "report",
@@ -321,10 +321,10 @@ def _restore(
         )
 
 
-def _relog(engine: SparkEngine, place: NamespacePlace, **arguments: Any) -> LogRewriteReport:
-    with place.open() as (namespace, open_access):
+def _rewrite_log(engine: SparkEngine, address: NamespaceAddress, **arguments: Any) -> LogRewriteReport:
+    with address.open() as (namespace, open_access):
         open_states = partial(
-            PartitionedTable.of, engine, open_access, place.name, SystemClock(), random_id
+            PartitionedTable.of, engine, open_access, address.name, SystemClock(), random_id
         )
         return namespace.maintenance.rewrite_log(open_states=open_states, **arguments)
 
@@ -343,7 +343,7 @@ _MODES: Mapping[str, tuple[Callable[..., Any], frozenset[str]]] = MappingProxyTy
             _restore,
             frozenset({"unreadable", "undecided", "replace", "read_only", "progress"}),
         ),
-        "relog": (_relog, frozenset({"take_over", "older_than"})),
+        "rewrite-log": (_rewrite_log, frozenset({"take_over", "older_than"})),
     }
 )
 

@@ -40,7 +40,7 @@ from commitlog.namespace.partitioned.journal import (
 from commitlog.namespace.partitioned.levels import FEW_FILES
 from commitlog.namespace.partitioned.pruning import PartitionedDiff, PartitionedPrune
 from commitlog.namespace.partitioned.survey import PartitionedSurveyor
-from commitlog.spark.cluster import NamespacePlace, SparkEngine
+from commitlog.spark.cluster import NamespaceAddress, SparkEngine
 from commitlog.spark.dataframe import write
 from commitlog.spark.inventory import open_inventory
 from commitlog.stores.api import ObjectInfo
@@ -124,7 +124,7 @@ def import_objects(
     with job.run() as (opened, _), ThreadPoolExecutor(_LISTINGS, "commitlog-listing") as executor:
         work = PartitionedImport(
             engine=job.engine,
-            open_namespace=job.place.open_for_task,
+            open_namespace=job.address.open_for_task,
             open_journal=job.open_journal,
             executor=executor,
         )
@@ -186,7 +186,7 @@ def gc(
     with job.run() as (opened, open_access):
         work = PartitionedCollection(
             engine=job.engine,
-            open_namespace=job.place.open_for_task,
+            open_namespace=job.address.open_for_task,
             open_journal=job.open_journal,
             open_references=partial(PartitionedSurveyor.of, job.engine, open_access),
         )
@@ -242,7 +242,7 @@ def empty_trash(
         step_progress=step_progress,
     )
     with job.run() as (opened, _):
-        opener = partial(job.place.open_for_task, grace=grace)
+        opener = partial(job.address.open_for_task, grace=grace)
         work = PartitionedTrash(engine=job.engine, open_namespace=opener)
         done = work.empty(opened, progress=progress)
     job.append_report("empty_trash", done.to_json())
@@ -311,7 +311,7 @@ def prune(
     with job.run() as (opened, open_access):
         work = PartitionedPrune(
             engine=job.engine,
-            open_namespace=job.place.open_for_task,
+            open_namespace=job.address.open_for_task,
             open_journal=job.open_journal,
             inventory=job.inventory(inventory, opened, open_access),
             few=few_files,
@@ -377,7 +377,7 @@ def diff(
     with job.run() as (opened, open_access):
         work = PartitionedDiff(
             engine=job.engine,
-            open_namespace=job.place.open_for_task,
+            open_namespace=job.address.open_for_task,
             inventory=job.inventory(inventory, opened, open_access),
             few=few_files,
         )
@@ -397,7 +397,7 @@ class _Job:
         spark: the session.
         id: its id.
         engine: the executors.
-        place: the place of the namespace.
+        address: the address of the namespace.
         open_journal: opens the journal, in any process.
         report: URL of the output to which the result is appended, if there is one.
     """
@@ -405,7 +405,7 @@ class _Job:
     spark: SparkSession
     id: str
     engine: SparkEngine
-    place: NamespacePlace
+    address: NamespaceAddress
     open_journal: OpenJournal
     report: str | None
 
@@ -436,7 +436,7 @@ class _Job:
             how = {name: options[name] for name in ("commit", "leases")}
             open_journal = partial(_open_journal, journal, id, **how)
         engine = SparkEngine(spark, partitions=partitions, step_progress=step_progress)
-        place = NamespacePlace.of(
+        address = NamespaceAddress.of(
             namespace,
             metadata=metadata,
             store=store,
@@ -448,7 +448,7 @@ class _Job:
             spark=spark,
             id=id,
             engine=engine,
-            place=place,
+            address=address,
             open_journal=open_journal,
             report=report,
         )
@@ -465,7 +465,7 @@ class _Job:
     def run(self) -> Iterator[tuple[Namespace, OpenAccess]]:
         """Open the namespace in this process; forget what executors keep at the end."""
         try:
-            with self.place.open() as (namespace, open_access):
+            with self.address.open() as (namespace, open_access):
                 yield namespace, open_access
         finally:
             self.engine.release()
@@ -474,7 +474,7 @@ class _Job:
         """Append a report to the output, if there is one."""
         if self.report is not None:
             ended = datetime.datetime.fromtimestamp(SystemClock().epoch(), datetime.UTC)
-            row = (self.id, job, self.place.name, ended, json.dumps(report))
+            row = (self.id, job, self.address.name, ended, json.dumps(report))
             self._append([row], _REPORT_COLUMNS)
 
     def append_differences(self, found: Sequence[Difference]) -> None:

@@ -42,21 +42,21 @@ def open_table(
     >>> open_table("memory://", TableSchema(hash_key="path")).create()
     True
     """
-    place = parse_table_url(url) if isinstance(url, str) else url
-    place = place.with_options(options)
+    location = parse_table_url(url) if isinstance(url, str) else url
+    location = location.with_options(options)
     clock = clock or SystemClock()
-    if place.options and place.scheme != "dynamodb":
-        raise ConfigurationError(f"{place} takes no option {min(place.options)!r}")
-    if client is not None and (session is not None or place.scheme != "dynamodb"):
+    if location.options and location.scheme != "dynamodb":
+        raise ConfigurationError(f"{location} takes no option {min(location.options)!r}")
+    if client is not None and (session is not None or location.scheme != "dynamodb"):
         raise ConfigurationError("client is for dynamodb:// URLs, and in place of session")
-    if place.scheme == "memory":
+    if location.scheme == "memory":
         from commitlog.tables.memory import MemoryTable
 
-        return MemoryTable(place, schema, clock=clock)
-    if place.scheme == "sqlite":
+        return MemoryTable(location, schema, clock=clock)
+    if location.scheme == "sqlite":
         from commitlog.tables.sqlite import SqliteTable
 
-        return SqliteTable(place, schema, clock=clock)
+        return SqliteTable(location, schema, clock=clock)
     from commitlog.tables.dynamodb.table import DynamoTable
 
-    return DynamoTable(place, schema, clock=clock, session=session, client=client)
+    return DynamoTable(location, schema, clock=clock, session=session, client=client)

@@ -84,7 +84,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "Output._commit_alone",
                 "named = self._stored(job, lambda: self._log.name_foreign(job, gone))",
                 (
-                    "self._publisher.remove(self._publisher.place(file.path) for file in gone)\n"
+                    "self._publisher.remove(self._publisher.path_in_store(file.path) for file in gone)\n"
                     "named = self._stored(job, lambda: self._log.name_foreign(job, gone))"
                 ),
             )
@@ -514,7 +514,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         name="records of uploads left by gc",
         where="outputs.md#state-after-a-crash",
         rule="`gc` removes the records of uploads that their drivers have left",
-        edit=Edit(("Publisher.hidden", "yield from self._store.list(self.place(MAGIC))", "")),
+        edit=Edit(("Publisher.hidden", "yield from self._store.list(self.path_in_store(MAGIC))", "")),
         setting=writing(
             {"A": drive("j"), "G": in_sequence(recover(), gc())},
             Fault.CRASHED,

@@ -21,7 +21,7 @@ from attrs import asdict, frozen
 import commitlog
 from commitlog.namespace import Namespace
 from commitlog.spark import maintenance_jobs
-from commitlog.spark.cluster import NamespacePlace
+from commitlog.spark.cluster import NamespaceAddress
 from demo.quiet import quiet_session
 from support.spark_driver import read_tasks
 
@@ -60,7 +60,7 @@ class MaintenanceJob:
 
 
 def open_or_kill(
-    driver: int, job: MaintenanceJob, place: NamespacePlace, options: dict[str, Any]
+    driver: int, job: MaintenanceJob, address: NamespaceAddress, options: dict[str, Any]
 ) -> Namespace:
     """Open a namespace in a task, or kill the driver."""
     count = Path(job.directory) / "opened"
@@ -70,7 +70,7 @@ def open_or_kill(
         with suppress(ProcessLookupError):
             os.kill(driver, signal.SIGKILL)
         raise RuntimeError("the driver was killed")
-    return NamespacePlace.open_namespace(place, **options)
+    return NamespaceAddress.open_namespace(address, **options)
 
 
 def main() -> None:
@@ -78,16 +78,16 @@ def main() -> None:
     [job] = [MaintenanceJob(**json.loads(text)) for text in read_tasks()]
     driver = os.getpid()
 
-    class DeadlyPlace(NamespacePlace):
+    class DeadlyPlace(NamespaceAddress):
         """A place whose namespace is opened in tasks by `open_or_kill`."""
 
         def open_namespace(self, **options: Any) -> Namespace:
-            """See `NamespacePlace.open_namespace`."""
+            """See `NamespaceAddress.open_namespace`."""
             if os.getpid() == driver:
-                return NamespacePlace.open_namespace(self, **options)
+                return NamespaceAddress.open_namespace(self, **options)
             return open_or_kill(driver, job, self, options)
 
-    maintenance_jobs.NamespacePlace = DeadlyPlace  # type: ignore[misc]
+    maintenance_jobs.NamespaceAddress = DeadlyPlace  # type: ignore[misc]
     job.run(quiet_session(master="local[1]"))
     threading.Event().wait()
 

@@ -28,7 +28,7 @@ from commitlog.namespace.fsck.repair import Repairer
 from commitlog.namespaces import open_parts
 from commitlog.oplog import Decision
 from commitlog.spark import cluster, fsck_job
-from commitlog.spark.cluster import NamespacePlace, SparkDataset
+from commitlog.spark.cluster import NamespaceAddress, SparkDataset
 from commitlog.spark.session_conf import active
 from commitlog.stores.local.store import LocalStore
 from commitlog.tables.api import Delete, Put, Write
@@ -212,19 +212,19 @@ def stops(calls: Sequence[FsckCall]) -> Iterator[None]:
         if stop and stop.at == "reported":
             stop.spring()
 
-    class PlaceWithStops(NamespacePlace):
+    class PlaceWithStops(NamespaceAddress):
         """A place whose namespace is opened for repairs in a task with stops in the worker process."""
 
         def open_repairer(self, references: References) -> AbstractContextManager[Repairer]:
-            """See `NamespacePlace.open_repairer`."""
+            """See `NamespaceAddress.open_repairer`."""
             _set_in_task(given)
-            return NamespacePlace.open_repairer(self, references)
+            return NamespaceAddress.open_repairer(self, references)
 
     with (
         mock.patch.object(SparkDataset, "group", grouped),
         mock.patch.object(fsck_job, "write", written),
         mock.patch.object(cluster, "open_parts", _OpenWithStops(given)),
-        mock.patch.object(fsck_job, "NamespacePlace", PlaceWithStops),
+        mock.patch.object(fsck_job, "NamespaceAddress", PlaceWithStops),
     ):
         undo = [stop.set() for stop in given]
         try:

@@ -36,8 +36,8 @@ from commitlog.ingest import (
     IngestSettings,
     SourceMetadata,
     StateTable,
-    place_to_clean,
     sources,
+    store_to_clean,
 )
 from commitlog.ingest.source_state import SourceState
 from commitlog.urls import Url, parse_store_url
@@ -286,7 +286,7 @@ def clean(connection: Connection, source: str | None, state: str, input: str | N
     url = parse_store_url(_input_url(name, metadata, input))
     if metadata is not None:
         _check_same_input(name, parse_store_url(metadata.url), url)
-    url, below = place_to_clean(url, settings)
+    url, below = store_to_clean(url, settings)
     cleaner = Cleaner(connection.open(url), table, settings, below=below)
     cleaner.check_store()
     total: Counter[str] = Counter()

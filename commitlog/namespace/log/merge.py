@@ -37,8 +37,8 @@ from commitlog.tables.api import Key
 
 __all__ = [
     "Corrections",
-    "Doubts",
     "LostAndFound",
+    "MergeConflicts",
     "Outline",
     "cycles_of",
     "find_lost_and_found",
@@ -137,12 +137,12 @@ class Outline:
             history: yields the states that were passed to `add_history` again.
             exists: returns whether the store has the content of a file.
         """
-        doubts = self._doubts()
-        if not doubts:
+        conflicts = self._conflicts()
+        if not conflicts:
             return Corrections()
-        return doubts.corrections(self.keys, states(), self._overwritten_files(history), exists)
+        return conflicts.corrections(self.keys, states(), self._overwritten_files(history), exists)
 
-    def _doubts(self) -> Doubts:
+    def _conflicts(self) -> MergeConflicts:
         unknown = {id for id in (ROOT, TRASH, *self._used) if not self._is_known(id)}
         narrow = {
             id
@@ -150,7 +150,7 @@ class Outline:
             if id in self._directories and is_narrow(self._directories[id][2], highest)
         }
         parents = {id: parent for id, (parent, _, _) in self._directories.items()}
-        return Doubts(
+        return MergeConflicts(
             slots=frozenset(self._duplicate_slots),
             unknown={id: self._used.get(id, 0) for id in unknown},
             narrow={id: self._used[id] for id in narrow},
@@ -191,7 +191,7 @@ _NEW = Shards(now=LOST_AND_FOUND_SHARDS, first=LOST_AND_FOUND_SHARDS)
 
 
 @frozen(kw_only=True)
-class Doubts:
+class MergeConflicts:
     """What keeps the states of a log from being one tree.
 
     Attributes:

@@ -23,7 +23,7 @@ from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.log.inference import CommittedFacts
 from commitlog.namespace.log.merge import (
     Corrections,
-    Doubts,
+    MergeConflicts,
     cycles_of,
     find_lost_and_found,
     hash_of_slot,
@@ -281,12 +281,12 @@ class PartitionedLog(LogContents):
         tops = self.engine.distribute([(f"d/{id}", _EXPECTED, "expected") for id in (ROOT, TRASH)])
         grouped = outline.map(_by_subject).union(tops).group(_of_subject).keep()
         live = newest.map(_live_states).union(grouped.map(_newest_states))
-        doubts = self._doubts(keys, outline, grouped)
+        conflicts = self._conflicts(keys, outline, grouped)
         corrections = Corrections()
-        if doubts:
-            concerned = live.map(partial(filter, doubts.concern)).collect()
-            overwritten = self._overwritten_files(history, live, doubts.written)
-            corrections = doubts.corrections(keys, concerned, overwritten, exists)
+        if conflicts:
+            concerned = live.map(partial(filter, conflicts.concern)).collect()
+            overwritten = self._overwritten_files(history, live, conflicts.written)
+            corrections = conflicts.corrections(keys, concerned, overwritten, exists)
         self._found = corrections.found
         self._states = live.map(partial(_uncorrected, corrections)).union(
             self.engine.distribute([tuple(corrections.states.values())]).map(_each)
@@ -350,14 +350,14 @@ class PartitionedLog(LogContents):
             known |= {item_id.removeprefix("e/") for item_id in items}
             items = {f"e/{id}" for id in facts.missing_parents(known)}
 
-    def _doubts(self, keys: Keys, outline: Dataset[_Fact], grouped: Dataset[_Fact]) -> Doubts:
+    def _conflicts(self, keys: Keys, outline: Dataset[_Fact], grouped: Dataset[_Fact]) -> MergeConflicts:
         found: dict[str, dict[Any, Any]] = {kind: {} for kind in _COLLECTED}
         for dataset in (outline, grouped):
             for kind, subject, value in dataset.map(_collected_alone).collect():
                 found[kind][subject] = value
         cycles = edges_of_cycles(outline.map(_edges))
         names = found["named"]
-        return Doubts(
+        return MergeConflicts(
             slots=frozenset(found["slot"]),
             unknown=found["unknown"],
             narrow=found["narrow"],
@@ -463,8 +463,9 @@ def _of_items(items: Collection[str], states: Iterator[SourcedState]) -> Iterato
 #: * the kinds of `_COLLECTED`
 _Fact: TypeAlias = tuple[str, Any, Any]
 
-#: Kinds of facts that the driver collects: those with the fields of `Doubts`; entries of the root named
-#: like the directory for lost ones, with name and shards; and the latest beginning of a change.
+#: Kinds of facts that the driver collects: those with the fields of `MergeConflicts`; entries of the
+#: root named like the directory for lost ones, with name and shards; and the latest beginning of a
+#: change.
 _COLLECTED = ("slot", "unknown", "narrow", "in_use", "garbage", "written", "named", "latest")
 
 #: Orders of the facts about a directory: its own state comes first, then its entries, sorted by name.
@@ -576,7 +577,7 @@ def _of_subject(key: str, values: Iterator[Any]) -> Iterator[_Fact]:
 
 
 def _in_directory(id: str, values: Iterator[Any]) -> Iterator[_Fact]:
-    """Yield the doubts about the entries of a directory, and its tombstones unless it was removed."""
+    """Yield the conflicts of the entries of a directory, and its tombstones unless it was removed."""
     shards: Shards | None = None
     removed = expected = False
     highest = -1

@@ -15,7 +15,7 @@ from typing import Any
 from commitlog.clock import SystemClock
 from commitlog.connect import connect
 from commitlog.errors import Conflict, OutcomeUnknown, StateMismatch, Unavailable
-from commitlog.ingest import Cleaner, place_to_clean
+from commitlog.ingest import Cleaner, store_to_clean
 from commitlog.spark.ingest.options import SourceOptions
 
 __all__ = ["BackgroundCleaner"]
@@ -80,7 +80,7 @@ class BackgroundCleaner:
 
     def _clean(self) -> None:
         options = self._options
-        url, below = place_to_clean(options.store_url, options.settings)
+        url, below = store_to_clean(options.store_url, options.settings)
         with ExitStack() as opened:
             opened_store = connect(url, commit="native", **self._connection)
             store = opened.enter_context(closing(opened_store))

@@ -161,8 +161,8 @@ class SourceOptions:
 
     def opened_table(self) -> AbstractContextManager[Table]:
         """Open the table of the state for a context. Nothing is sent before it is used."""
-        place = parse_table_url(self.state).with_options(self.state_options)
-        return closing(open_table(place, INGEST_SCHEMA))
+        location = parse_table_url(self.state).with_options(self.state_options)
+        return closing(open_table(location, INGEST_SCHEMA))
 
     def check_table(self) -> None:
         """Create the table of the state if it is a file.
@@ -333,8 +333,8 @@ def _check_state_place(url: Url, state: Url, names: PathFilter) -> None:
     if url.scheme != "file" or state.scheme != "sqlite":
         return
     # A link leads to the same file.
-    place = os.path.relpath(os.path.realpath(state.name), os.path.realpath(url.name))
-    within = place.split(os.sep)
+    location = os.path.relpath(os.path.realpath(state.name), os.path.realpath(url.name))
+    within = location.split(os.sep)
     if within[0] == os.pardir or RESERVED in within:
         return
     if any(names.wants("/".join(within) + suffix) for suffix in _OF_SQLITE):
@@ -347,7 +347,7 @@ def _check_state_place(url: Url, state: Url, names: PathFilter) -> None:
 
 def _settings(options: OptionReader, url: Url, glob: str | None) -> IngestSettings:
     local = url.scheme == "file"
-    place = str(Url(scheme=url.scheme, name=url.name, prefix=url.prefix))
+    location = str(Url(scheme=url.scheme, name=url.name, prefix=url.prefix))
     clean = options.choice("cleanSource", get_args(Clean))
     if clean != "archive" and options.get("sourceArchiveDir"):
         raise ConfigurationError("option sourceArchiveDir goes with cleanSource=archive")
@@ -369,7 +369,7 @@ def _settings(options: OptionReader, url: Url, glob: str | None) -> IngestSettin
         "remember": options.get("remember") or ("everything" if local else None),
     }
     return IngestSettings(
-        source=options.get("source") or place,
+        source=options.get("source") or location,
         names=PathFilter(
             glob=glob, name=options.get("pathGlobFilter"), hidden=options.flag("hiddenFiles")
         ),
@@ -390,10 +390,10 @@ def _notifications(options: OptionReader, url: Url) -> Url | None:
 
 def _archive(options: OptionReader, url: Url) -> str:
     """Return the prefix of archived objects in the bucket, or in the directory that is read."""
-    place = options.get("sourceArchiveDir")
-    if not place:
+    location = options.get("sourceArchiveDir")
+    if not location:
         raise ConfigurationError("cleanSource=archive needs sourceArchiveDir, the place of the archive")
-    archive = parse_store_url(place)
+    archive = parse_store_url(location)
     below = archive.prefix
     if url.scheme == "file" == archive.scheme:
         below = os.path.relpath(archive.name, url.name).replace(os.sep, "/")
@@ -401,7 +401,8 @@ def _archive(options: OptionReader, url: Url) -> str:
     if not same or below in ("", ".") or below.split("/")[0] == os.pardir:
         where = "below the directory that is read" if url.scheme == "file" else f"in s3://{url.name}"
         raise ConfigurationError(
-            f"sourceArchiveDir is {place!r}, and must be a directory {where}, such as '_archive' there"
+            f"sourceArchiveDir is {location!r}, and must be a directory {where}, such as '_archive'"
+            " there"
         )
     return f"{below}/"
 

@@ -76,13 +76,13 @@ def stream_files(
     check_choice("reader", reader, READERS)
     if any(name.lower() == "reader" for name in given):
         raise ConfigurationError("option reader has an argument of its own: leave it out of options")
-    place = url.partition("?")[0]
+    location = url.partition("?")[0]
     only_spark = reader == "spark" or not has_pyspark(STREAM_READERS)
     reason = ""
     if reader != "python":
         reason = _missing(spark)
         if reason and only_spark:
-            raise NotSupported(f"Spark's own readers cannot read {place}: {reason}")
+            raise NotSupported(f"Spark's own readers cannot read {location}: {reason}")
         if not only_spark:
             reason = reason or _better_in_python({**given, "path": url})
         if not reason:
@@ -93,7 +93,7 @@ def stream_files(
                     raise
                 reason = str(error)
             else:
-                _log.info("Spark's own readers read %s: format %s", place, SPARK_FORMAT)
+                _log.info("Spark's own readers read %s: format %s", location, SPARK_FORMAT)
                 return rows
     require_pyspark(STREAM_READERS, f"reader {reader}")
     from commitlog.spark.ingest.source import IngestDataSource
@@ -109,7 +109,7 @@ def stream_files(
             raise
         raise ConfigurationError(f"{error}. Spark's own readers cannot read it: {reason}") from error
     because = f", because {reason}" if reason else ""
-    _log.info("Python's readers read %s: format %s%s", place, PYTHON_FORMAT, because)
+    _log.info("Python's readers read %s: format %s%s", location, PYTHON_FORMAT, because)
     return rows
 
 

@@ -268,9 +268,9 @@ def test_a_restore_can_be_undone(desk: Desk) -> None:
     desk.ok("fs", "mkdir", f"{URL}/theirs", *other)
     assert "belongs to another table" in desk.refused(1, "fs", "mkdir", f"{URL}/theirs")
     assert "fenced" in desk.run("namespace", "fsck", "lake", "--confirm-after", "0s").stdout
-    relog = ["namespace", "rewrite-log", "lake", "--older-than", "0s"]
-    assert "--take-over" in desk.refused(1, *relog)
-    [done] = desk.lines(*relog, "--take-over")
+    rewrite_log = ["namespace", "rewrite-log", "lake", "--older-than", "0s"]
+    assert "--take-over" in desk.refused(1, *rewrite_log)
+    [done] = desk.lines(*rewrite_log, "--take-over")
     assert done == {"epoch": 2, "states": 5}
     desk.ok("fs", "mkdir", f"{URL}/ours")
     assert desk.run("namespace", "fsck", "lake", "--confirm-after", "0s").exit_code == 0

@@ -22,7 +22,7 @@ from commitlog.ingest import (
     IngestSettings,
     PathFilter,
     Slice,
-    place_to_clean,
+    store_to_clean,
 )
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
@@ -127,7 +127,7 @@ def clean(place: str, table: Table, **options: str) -> list[str]:
     """
     settings = IngestSettings(source="clean", remember="everything", clean="archive", archive="_old/x/")
     url = parse_store_url(place).with_options(options)
-    whole, below = place_to_clean(url, settings)
+    whole, below = store_to_clean(url, settings)
     with closing(open_store(url)) as store, closing(connect(whole, commit="native")) as opened:
         for path in ("a", "in/ü %2F.json", "in/c"):
             store.put(path, b"12")

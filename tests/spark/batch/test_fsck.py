@@ -182,7 +182,7 @@ def test_a_damaged_log_is_written_again(place: Place, spark: SparkSession) -> No
     for info in list(place.at.store.list(f"{LOG}/")):
         place.at.store.put(info.path, b"damaged")
     done = commitlog.spark.fsck(
-        spark, LAKE, mode="relog", metadata=place.metadata, partitions=2, older_than=0
+        spark, LAKE, mode="rewrite-log", metadata=place.metadata, partitions=2, older_than=0
     )
     assert done.epoch == 1
     restored(place, "one")
@@ -202,7 +202,7 @@ def test_arguments_belong_to_a_mode(place: Place, spark: SparkSession) -> None:
         {"mode": "restore"},
         {"mode": "restore", "store": place.store, "objects": True},
         {"mode": "restore", "store": place.store, "unreadable": "skip"},
-        {"mode": "relog", "findings": "memory://"},
+        {"mode": "rewrite-log", "findings": "memory://"},
         {"mode": "verify", "dry_run": False},
         {"mode": "verify", "write_units": 5.0},
         {"mode": "repair", "write_units": 0.0},

@@ -104,7 +104,7 @@ def test_errors_are_typed(place: Place, spark: SparkSession) -> None:
             check(place, spark, **{"inventory": inventory, **wrong})
     with pytest.raises(ConfigurationError, match="not an argument"):
         commitlog.spark.fsck(  # type: ignore[call-overload]
-            spark, LAKE, mode="relog", metadata=place.metadata, inventory=inventory
+            spark, LAKE, mode="rewrite-log", metadata=place.metadata, inventory=inventory
         )
     for file in place.directory.glob("reports/**/*.gz"):
         file.write_bytes(b"x" * file.stat().st_size)

@@ -28,7 +28,7 @@ from commitlog.namespace.fsck.references import References
 from commitlog.namespace.fsck.repair import Repairer
 from commitlog.namespace.partitioned.repair import PartitionedRepairer
 from commitlog.oplog import Decision
-from commitlog.spark.cluster import NamespacePlace, SparkEngine
+from commitlog.spark.cluster import NamespaceAddress, SparkEngine
 from support.damage import behind_the_log, cycle, forget_directory, lose, wrong_record
 from support.restore import LAKE
 from support.spark_maintenance import Place, open_place
@@ -145,7 +145,7 @@ class Killer:
         after: whether the process dies after its second change, rather than before.
     """
 
-    place: NamespacePlace
+    place: NamespaceAddress
     after: bool
 
     @contextmanager
@@ -186,7 +186,7 @@ class _Dying:
 def test_tasks_that_died_are_repeated(place: Place, spark: SparkSession, after: bool) -> None:
     """Nothing is lost: the next repair leaves nothing to do."""
     expected = {f"many/{number}": b"%d" % number for number in range(12)}
-    where = NamespacePlace(name=LAKE, metadata=place.metadata, store=None, options={})
+    where = NamespaceAddress(name=LAKE, metadata=place.metadata, store=None, options={})
     engine = SparkEngine(spark, partitions=1)
     with where.open() as (namespace, open_access):
         found = namespace.maintenance.fsck(**HOW).findings

@@ -154,7 +154,7 @@ class Place:
             case "restore" | "replace":
                 given |= {"store": self.store, "undecided": Decision.ROLLED_BACK.value}
                 given |= {"replace": mode == "replace"}
-            case "relog":
+            case "rewrite-log":
                 given = {"older_than": 0}
         places = [str(self.directory)]
         if self.server is not None:
@@ -263,7 +263,7 @@ CHECKS: Mapping[str, Callable[[SparkSession, Place, FsckCall], None]] = {
     "repair": check_repaired,
     "restore": check_restored,
     "replace": check_restored,
-    "relog": check_rewritten,
+    "rewrite-log": check_rewritten,
 }
 
 
@@ -292,11 +292,11 @@ DEATHS = [
     in_campaigns("replace", "claim"),
     in_campaigns("replace", "removal"),
     in_campaigns("replace", "rows"),
-    in_campaigns("relog", "table"),
-    in_campaigns("relog", "epoch"),
-    in_campaigns("relog", "parts"),
-    in_campaigns("relog", "marker"),
-    in_campaigns("relog", "metadata"),
+    in_campaigns("rewrite-log", "table"),
+    in_campaigns("rewrite-log", "epoch"),
+    in_campaigns("rewrite-log", "parts"),
+    in_campaigns("rewrite-log", "marker"),
+    in_campaigns("rewrite-log", "metadata"),
 ]
 
 
@@ -355,8 +355,8 @@ WORKERS = [
     ("restore", "rows"),
     in_campaigns("replace", "removal"),
     in_campaigns("replace", "rows"),
-    in_campaigns("relog", "table"),
-    in_campaigns("relog", "parts"),
+    in_campaigns("rewrite-log", "table"),
+    in_campaigns("rewrite-log", "parts"),
 ]
 
 
@@ -403,9 +403,9 @@ RACES = {
     "two restores, while one writes": Race("restore", "rows", loses=True),
     "two restores, one of which is at its end": Race("restore", "metadata", loses=True),
     "two replacing restores, while one removes": Race("replace", "removal", loses=True),
-    "two rewrites, one of which has not begun": Race("relog", "table"),
-    "two rewrites, one of which has claimed the log": Race("relog", "parts", loses=True),
-    "two rewrites, one of which is at its end": Race("relog", "metadata", loses=True),
+    "two rewrites, one of which has not begun": Race("rewrite-log", "table"),
+    "two rewrites, one of which has claimed the log": Race("rewrite-log", "parts", loses=True),
+    "two rewrites, one of which is at its end": Race("rewrite-log", "metadata", loses=True),
 }
 
 
@@ -607,9 +607,9 @@ def test_a_restore_fences_clients_that_go_on(
 @pytest.mark.campaign
 def test_a_rewrite_fences_clients_that_go_on(spark: SparkSession, tmp_path: Path) -> None:
     """Clients that write until the log is claimed are refused until it ends, and lose nothing."""
-    place = new_place(tmp_path / "place", "relog")
+    place = new_place(tmp_path / "place", "rewrite-log")
     with clients(place) as started, Gate() as gate:
-        call = place.call("relog", "epoch", gate.port)
+        call = place.call("rewrite-log", "epoch", gate.port)
         with running(spark, call) as (done,):
             gate.wait(done)
             assert {client.wait() for client in started} <= {"Fenced", "unknown"}

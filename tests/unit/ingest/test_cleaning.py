@@ -15,7 +15,7 @@ from commitlog.errors import (
     NotSupported,
     StateMismatch,
 )
-from commitlog.ingest import Cleaned, Cleaner, IngestAdmin, IngestSettings, Pinned, Slice, place_to_clean
+from commitlog.ingest import Cleaned, Cleaner, IngestAdmin, IngestSettings, Pinned, Slice, store_to_clean
 from commitlog.ingest.cleaning_queue import Commits
 from commitlog.ingest.quarantine import WANTED
 from commitlog.ingest.rows import epoch_prefix
@@ -632,7 +632,7 @@ def test_a_clock_that_goes_back_makes_no_epoch_due() -> None:
 )
 def test_the_archive_may_be_anywhere_in_the_bucket(settings: Any, place: tuple[str, str]) -> None:
     """A cleaner that archives opens the whole bucket."""
-    url, below = place_to_clean(
+    url, below = store_to_clean(
         parse_store_url("s3://bucket/in/x"), IngestSettings(source="s", **settings)
     )
     assert (str(url), below) == place

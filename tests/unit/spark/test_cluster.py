@@ -6,15 +6,15 @@ import pickle
 
 from attrs import evolve
 
-from commitlog.spark.cluster import NamespacePlace
+from commitlog.spark.cluster import NamespaceAddress
 
-PLACE = NamespacePlace(name="lake", metadata="sqlite:///names", store="file:///store", options={})
+PLACE = NamespaceAddress(name="lake", metadata="sqlite:///names", store="file:///store", options={})
 
 
 def test_credentials_of_a_place_are_not_in_its_repr() -> None:
     """Spark prints what a task captures."""
     secret = "?access_key_id=AKIA&secret_access_key=geheim"
-    place = NamespacePlace.of(
+    place = NamespaceAddress.of(
         "lake",
         metadata=f"dynamodb://names{secret}",
         store=f"s3://bucket{secret}",
