@@ -20,8 +20,8 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from commitlog.namespace import NAMESPACE_SCHEMA, Data
-from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
-from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.checkpoint import Checkpoint, NamespaceCheckpoints
+from commitlog.namespace.log.entries import ItemState
 from commitlog.namespace.model.keys import NAMESPACES, ROOT, Keys
 from commitlog.namespace.model.records import Directory, Entry, Guard
 from commitlog.namespace.partitioned.contents import SourcedState, newest_states, sourced
@@ -100,7 +100,7 @@ class Place:
                 states += number
         with open_parts(NAME, metadata=self.metadata, store=self.store) as parts:
             stored = Checkpoint(number=0, id=_PARTS, parts=len(chunks), states=states, written=0.0)
-            Checkpoints(parts.log, new_id=str).make_current(stored, after=None)
+            NamespaceCheckpoints(parts.log, new_id=str).make_current(stored, after=None)
         self._change(new)
 
     def _change(self, new: int) -> None:
@@ -160,7 +160,7 @@ class _Chunk:
         file.write_bytes(b"1")
         rows: list[_Row] = []
 
-        def states() -> Iterator[State]:
+        def states() -> Iterator[ItemState]:
             for entry in self._tree(Data(path="a", size=1, etag=etag_of(file.stat(), None))):
                 if entry.data is None:
                     for record in _derived(entry):
@@ -169,10 +169,10 @@ class _Chunk:
                     os.link(file, self.place.scratch / "store" / entry.data.path)
                 item = entry.to_item()
                 rows.append(_row(item))
-                yield State(item_id=f"e/{entry.id}", version=1, item=item, began=_DATE)
+                yield ItemState(item_id=f"e/{entry.id}", version=1, item=item, began=_DATE)
 
         with open_parts(NAME, metadata=self.place.metadata, store=self.place.store) as parts:
-            checkpoints = Checkpoints(parts.log, new_id=str)
+            checkpoints = NamespaceCheckpoints(parts.log, new_id=str)
             stored, number = checkpoints.store_parts_at(_PARTS, self.number, states())
         assert stored == 1 and number == self.entries
         return number, rows
@@ -244,7 +244,7 @@ def _synthetic(items: int, tasks: Iterable[tuple[int, int]]) -> Iterator[Sourced
             version, number = divmod(each, items)
             id = f"{number:032x}"
             item = {**template, "id": id, "name": id, "version": version + 1}
-            state = State(item_id=f"e/{id}", version=version + 1, item=item, began=_DATE)
+            state = ItemState(item_id=f"e/{id}", version=version + 1, item=item, began=_DATE)
             yield sourced(state, (1, f"{each:032d}"))
 
 

@@ -27,7 +27,7 @@ from s3a_spark import FAULT_COMMITTERS, S3aCommitter, S3aWriter, settings_of, sp
 from servers import Seaweedfs
 
 from commitlog.spark import committer_jar
-from commitlog.testing.proxy import Fault, Hazard, Proxy
+from commitlog.testing.proxy import Hazard, Proxy, ProxyFault
 from support.spark_cluster import Cluster, Gate, Visitor
 
 __all__ = ["CompletionGate", "killed_completing", "s3a_site", "two_jobs_with_speculation"]
@@ -63,7 +63,7 @@ class CompletionGate:
         self._prefixes = [f"/{bucket}/{COMPLETING}/" for bucket in buckets]
         for prefix in self._prefixes:
             # A fault without a delay precedes the hazard. The rows before the job are an upload, too.
-            fault = Fault(kind="PUBLISH", action="delay", path=prefix, times=1 + COMPLETED)
+            fault = ProxyFault(kind="PUBLISH", action="delay", path=prefix, times=1 + COMPLETED)
             proxy.inject(fault)
         forever = Hazard(
             kinds=("PUBLISH",), action="delay", rate=1, path=f"/{COMPLETING}/", seconds=(3_600, 3_600)

@@ -36,9 +36,9 @@ __all__ = [
     "ContentWriter",
     "NamespacePath",
     "OpenObject",
+    "OpenSource",
     "SequentialReader",
-    "Source",
-    "StoredFile",
+    "StoredContent",
     "Transfer",
     "drop_files",
     "is_copied_by_store",
@@ -233,12 +233,12 @@ def _unless_cancelled(
     return settle
 
 
-def is_copied_by_store(source: Source) -> bool:
+def is_copied_by_store(source: OpenSource) -> bool:
     """Return whether the store can copy the content of a file in one request."""
     return source.size <= COPY_LIMIT
 
 
-class Source(Protocol):
+class OpenSource(Protocol):
     """One version of a file, open for reading: an `OpenFile` of a namespace, or an `OpenObject`."""
 
     @property
@@ -308,13 +308,13 @@ def read_first_block(store: ConditionalStore, path: str) -> tuple[OpenObject, by
     return OpenObject(store, info), first.data
 
 
-def _read_ahead(source: Source) -> ReadAhead:
+def _read_ahead(source: OpenSource) -> ReadAhead:
     """Return the limit for a file: only files on a server are read ahead."""
     return READ_AHEAD if source.is_remote else NO_READ_AHEAD
 
 
 def read_blocks(
-    source: Source,
+    source: OpenSource,
     block_size: int = BLOCK_SIZE,
     *,
     start: int = 0,
@@ -333,13 +333,13 @@ def read_blocks(
         start, end: offsets in bytes; by default the whole file.
         ramp_up: for readers that may stop early: read at most as much ahead as was read before.
 
-    Raises the errors of `Source.read`, in place of the first block that could not be read.
+    Raises the errors of `OpenSource.read`, in place of the first block that could not be read.
     """
     end = source.size if end is None else end
     return _read_ahead(source).blocks(source.read, start, end, block_size=block_size, ramp_up=ramp_up)
 
 
-def sequential_reader(source: Source, block_size: int = BLOCK_SIZE) -> SequentialReader:
+def sequential_reader(source: OpenSource, block_size: int = BLOCK_SIZE) -> SequentialReader:
     """Return a reader of any ranges of a file, which reads ahead while they follow each other.
 
     Its blocks count like those of `read_blocks`, and are of the same version.
@@ -347,7 +347,7 @@ def sequential_reader(source: Source, block_size: int = BLOCK_SIZE) -> Sequentia
     return SequentialReader(source.read, source.size, block_size=block_size, ahead=_read_ahead(source))
 
 
-def read_slice(source: Source, start: int | None, end: int | None) -> bytes:
+def read_slice(source: OpenSource, start: int | None, end: int | None) -> bytes:
     """Return a slice of an open file. Negative numbers count from the end.
 
     A whole file above 16 MiB is read in blocks, several at a time, and any other slice in one request.
@@ -444,7 +444,7 @@ class ContentWriter:
 
 
 @frozen
-class StoredFile:
+class StoredContent:
     """The stored content of a file that does not exist yet.
 
     Attributes:
@@ -457,7 +457,7 @@ class StoredFile:
 
 
 def link_files(
-    files: Sequence[StoredFile | None],
+    files: Sequence[StoredContent | None],
     executor: Executor,
     *,
     overwrite: bool = True,
@@ -488,7 +488,7 @@ def link_files(
     return made
 
 
-def drop_files(files: Sequence[StoredFile | None]) -> None:
+def drop_files(files: Sequence[StoredContent | None]) -> None:
     """Remove stored content that no file will use. Errors are ignored: invisible objects remain."""
     unused: dict[Namespace, list[str]] = defaultdict(list)
     for file in files:

@@ -24,7 +24,7 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import SystemClock
 from commitlog.errors import CommitError
 
-__all__ = ["Checkpoints", "begin", "is_busy", "leave_log_alone"]
+__all__ = ["WalCheckpoints", "begin", "is_busy", "leave_log_alone"]
 
 # Real time, which SQLite and locks use: the other process does not have our clock.
 _CLOCK = SystemClock()
@@ -43,11 +43,11 @@ _PASSING = (sqlite3.Error, CommitError, UnicodeDecodeError)
 
 
 def leave_log_alone(connection: sqlite3.Connection) -> None:
-    """Turn off SQLite's automatic checkpoints for a connection; `Checkpoints` makes them."""
+    """Turn off SQLite's automatic checkpoints for a connection; `WalCheckpoints` makes them."""
     connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
-class Checkpoints:
+class WalCheckpoints:
     """Checkpoints of one SQLite file, made by a writer that holds the turn to write. Thread-safe.
 
     A log that was copied is restarted, and its file keeps its length, so that a commit need not extend
@@ -100,7 +100,7 @@ class Checkpoints:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
-def begin(connection: sqlite3.Connection, *, patience: float, checkpoints: Checkpoints) -> None:
+def begin(connection: sqlite3.Connection, *, patience: float, checkpoints: WalCheckpoints) -> None:
     """Begin a write transaction; wait for other writers.
 
     Args:

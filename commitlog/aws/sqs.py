@@ -20,7 +20,7 @@ from commitlog.clock import Clock, SystemClock
 from commitlog.errors import CommitError, NotFound, OutcomeUnknown, Unavailable
 from commitlog.urls import Url
 
-__all__ = ["MOST_MESSAGES", "Message", "SqsQueue"]
+__all__ = ["MOST_MESSAGES", "QueueMessage", "SqsQueue"]
 
 #: Most messages that one request receives or deletes.
 MOST_MESSAGES = 10
@@ -29,7 +29,7 @@ _MISSING = frozenset({"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQu
 
 
 @frozen
-class Message:
+class QueueMessage:
     """A received message.
 
     Attributes:
@@ -73,7 +73,7 @@ class SqsQueue:
         self._client = AwsClient(session, "sqs", session.endpoint("sqs"), clock=self._clock)
         self._queue_url: str | None = None
 
-    def receive(self, most: int = MOST_MESSAGES, *, wait: int = 0) -> list[Message]:
+    def receive(self, most: int = MOST_MESSAGES, *, wait: int = 0) -> list[QueueMessage]:
         """Return up to `most` messages, in any order; none if the queue has none for `wait` seconds.
 
         `most` is at most `MOST_MESSAGES`, and `wait` at most 20.
@@ -89,7 +89,9 @@ class SqsQueue:
         )
         found = answer.get("Messages") or []
         try:
-            return [Message(str(each["ReceiptHandle"]), str(each.get("Body", ""))) for each in found]
+            return [
+                QueueMessage(str(each["ReceiptHandle"]), str(each.get("Body", ""))) for each in found
+            ]
         except (AttributeError, LookupError, TypeError) as error:
             raise Unavailable(f"{self.url}: the server's answer is not from SQS ({error!r})") from error
 

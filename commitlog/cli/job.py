@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from commitlog._util.fork import WorkLock
 
-__all__ = ["Job"]
+__all__ = ["ProcessGroup"]
 
 #: The signals that are passed on. At the second one, unless it is SIGHUP, the command is killed.
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -37,7 +37,7 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
-class Job:
+class ProcessGroup:
     """A command in a process group of its own. `end` may be called from another thread at any time.
 
     Args:

@@ -10,7 +10,7 @@ import click
 
 from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.exit_status import Exit, print_error
-from commitlog.cli.job import Job
+from commitlog.cli.job import ProcessGroup
 from commitlog.cli.output import json_option, note, print_json, printable
 from commitlog.cli.parameters import DURATION
 from commitlog.cli.urls import without_credentials
@@ -120,7 +120,7 @@ def lock(
     if bool(command) == (show or token is not None):
         raise click.UsageError("give a COMMAND after --, or --show, or --break TOKEN")
     settings = LockSettings(timeout=timeout, max_clock_skew_rate=skew_rate)
-    job = Job(lambda: opened.renew())
+    job = ProcessGroup(lambda: opened.renew())
     opened = _open(
         connection,
         url,
@@ -175,7 +175,7 @@ def _print_holder(holder: Holder | None, *, json: bool) -> None:
         click.echo(f"token {holder.token}, held by {printable(holder.description)}")
 
 
-def _run(opened: Lock, job: Job, command: tuple[str, ...], lost_status: int) -> int:
+def _run(opened: Lock, job: ProcessGroup, command: tuple[str, ...], lost_status: int) -> int:
     """Run the command under the lock; release the lock; return the exit status."""
     status = int(Exit.FAILED)
     try:

@@ -39,7 +39,7 @@ from commitlog.transfer import BLOCK_SIZE, Advance, Transfer, drop_files
 __all__ = [
     "MAX_FAILURES",
     "THREADS",
-    "Job",
+    "FileOperation",
     "Join",
     "Progress",
     "effort_of",
@@ -224,7 +224,7 @@ class Progress:
 
 
 @frozen(kw_only=True)
-class Job:
+class FileOperation:
     """An operation on one file.
 
     Attributes:
@@ -260,7 +260,7 @@ def effort_of(*, files: int, bytes: int) -> int:
 
 
 def run_jobs(
-    jobs: Iterable[Job],
+    jobs: Iterable[FileOperation],
     failures: FailureCollector,
     *,
     label: str,
@@ -303,7 +303,7 @@ def run_jobs(
         with lock:
             bar.update(step)
 
-    def run(job: Job) -> Any:
+    def run(job: FileOperation) -> Any:
         with counter.running():
             advance(job.effort)
             try:
@@ -315,7 +315,7 @@ def run_jobs(
                 counter.succeed(job.files)
             return outcome
 
-    def run_join(group: Sequence[tuple[Job, Any]], executor: Executor) -> Sequence[Any]:
+    def run_join(group: Sequence[tuple[FileOperation, Any]], executor: Executor) -> Sequence[Any]:
         assert join is not None
         with counter.running():
             outcomes = join([result for _, result in group], executor)
@@ -326,7 +326,7 @@ def run_jobs(
                     counter.succeed(job.files)
             return outcomes
 
-    def settle(job: Job, outcome: Any) -> None:
+    def settle(job: FileOperation, outcome: Any) -> None:
         match outcome:
             case BrokenPipeError():  # of standard output
                 raise outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from commitlog.cli.output import duration, moment, printable, readable
 from commitlog.namespace import NamespaceInspection
 from commitlog.outputs import OutputInspection
-from commitlog.status import Finding, LeaseInspection, Report, SourceInspection, SourcesInspection
+from commitlog.status import LeaseInspection, Report, SourceInspection, SourcesInspection, StatusFinding
 
 __all__ = ["finding_line", "report_rows"]
 
@@ -26,7 +26,7 @@ def report_rows(report: Report) -> list[tuple[str, str]]:
     return rows
 
 
-def finding_line(finding: Finding) -> str:
+def finding_line(finding: StatusFinding) -> str:
     """Return a finding without its command, in one line of printable characters."""
     size = "" if finding.bytes is None else f", {readable(finding.bytes)}"
     age = "" if finding.age is None else f", for {duration(finding.age)}"

@@ -49,13 +49,13 @@ from commitlog.stores.api import (
     ObjectInfo,
     ObjectStore,
     Observation,
-    Operation,
     Page,
     PutResult,
     RequestExpiry,
     Staged,
     StagedInfo,
     StageWriter,
+    WriteOperation,
 )
 from commitlog.stores.body import STAGE_ABOVE, Body, chunks, split_body
 from commitlog.tables.api import MAX_HASH_BYTES, Table
@@ -67,10 +67,10 @@ __all__ = ["ConditionalStore", "Mode"]
 Mode: TypeAlias = Literal["auto", "native", "lease"]
 
 #: The operations that can compete under a kind of condition, those that are quick to measure first.
-_RIVALS: Mapping[type[Condition], tuple[Operation, ...]] = MappingProxyType(
+_RIVALS: Mapping[type[Condition], tuple[WriteOperation, ...]] = MappingProxyType(
     {
-        IfAbsent: (Operation.PUT, Operation.COPY, Operation.PUBLISH),
-        IfMatch: (Operation.PUT, Operation.DELETE, Operation.PUBLISH),
+        IfAbsent: (WriteOperation.PUT, WriteOperation.COPY, WriteOperation.PUBLISH),
+        IfMatch: (WriteOperation.PUT, WriteOperation.DELETE, WriteOperation.PUBLISH),
     }
 )
 
@@ -225,7 +225,7 @@ class ConditionalStore:
         known. Raises what the probe raises, and `NotSupported` as those calls would.
         """
         for condition in (IfAbsent(), IfMatch('""')):
-            self._strategy.choose(Operation.PUT, condition)
+            self._strategy.choose(WriteOperation.PUT, condition)
 
     def save_probe_report(self, probe_report: ProbeReport) -> None:
         """Keep `probe_report` in the table for all clients of the table, in place of earlier results.
@@ -306,13 +306,13 @@ class ConditionalStore:
                 any, under a lease one that has neither the nonce nor the etag of the source, or that was
                 seen after the lease ended.
         """
-        committer = self._choose(Operation.COPY, IfAbsent(), target)
+        committer = self._choose(WriteOperation.COPY, IfAbsent(), target)
 
         def send(condition: Condition | None, expiry: RequestExpiry | None) -> PutResult:
             return self.object_store.copy(source, target, condition=condition, expiry=expiry)
 
         mutation = Mutation(
-            operation=Operation.COPY,
+            operation=WriteOperation.COPY,
             path=target,
             condition=IfAbsent(),
             send=send,
@@ -329,13 +329,15 @@ class ConditionalStore:
                 if it was replaced, or if the lease ended before the outcome was seen.
         """
         condition = IfMatch(quoted(etag))
-        committer = self._choose(Operation.DELETE, condition, path)
+        committer = self._choose(WriteOperation.DELETE, condition, path)
 
         def send(sent: Condition | None, expiry: RequestExpiry | None) -> None:
             assert not isinstance(sent, IfAbsent)
             self.object_store.delete(path, condition=sent, expiry=expiry)
 
-        committer.run(Mutation(operation=Operation.DELETE, path=path, condition=condition, send=send))
+        committer.run(
+            Mutation(operation=WriteOperation.DELETE, path=path, condition=condition, send=send)
+        )
 
     def rename_if_absent(self, source: str, target: str) -> PutResult:
         """Copy the source to `target`, unless there is one, and then remove the source.
@@ -398,7 +400,7 @@ class ConditionalStore:
             AlreadyExists: the object exists.
             NotSupported: there is no way to enforce the condition.
         """
-        self._choose(Operation.PUBLISH if staged else Operation.PUT, IfAbsent(), path)
+        self._choose(WriteOperation.PUBLISH if staged else WriteOperation.PUT, IfAbsent(), path)
         self._look(path, IfAbsent())
 
     def check_delete(self) -> None:
@@ -407,7 +409,7 @@ class ConditionalStore:
         It is for callers that do something else first, such as a copy. It looks at no object. If it is
         not known whether the store enforces the condition, that is measured, as at the first deletion.
         """
-        self._strategy.choose(Operation.DELETE, IfMatch('""'))
+        self._strategy.choose(WriteOperation.DELETE, IfMatch('""'))
 
     # -- the store's own ---------------------------------------------------------------------------
 
@@ -548,7 +550,7 @@ class ConditionalStore:
             return matching(condition.etag, dialect)
         return IfAbsent(dialect)
 
-    def _choose(self, operation: Operation, condition: Condition, path: str) -> Committer:
+    def _choose(self, operation: WriteOperation, condition: Condition, path: str) -> Committer:
         """Return the committer of a call. Raises `NotSupported` and `InvalidPath`; nothing was sent."""
         committer = self._strategy.choose(operation, condition)
         if committer is self._lease and (size := len(self.key(path).encode())) > MAX_HASH_BYTES:
@@ -571,7 +573,7 @@ class ConditionalStore:
         small, rest = split_body(data, STAGE_ABOVE)
         if rest is not None:
             return self._put_large(path, chain((small,), chunks(rest)), condition, marked, content_type)
-        committer = self._choose(Operation.PUT, condition, path)
+        committer = self._choose(WriteOperation.PUT, condition, path)
         if committer is self._lease and len(small) > self._settings.largest_body:
             return self._put_large(path, chunks(small), condition, marked, content_type)
 
@@ -581,7 +583,7 @@ class ConditionalStore:
             )
 
         mutation = Mutation(
-            operation=Operation.PUT, path=path, condition=condition, send=send, nonce=marked[NONCE]
+            operation=WriteOperation.PUT, path=path, condition=condition, send=send, nonce=marked[NONCE]
         )
         return _written(committer.run(mutation))
 
@@ -594,7 +596,7 @@ class ConditionalStore:
         content_type: str | None,
     ) -> PutResult:
         # What cannot succeed is refused before anything is uploaded.
-        self._choose(Operation.PUBLISH, condition, path)
+        self._choose(WriteOperation.PUBLISH, condition, path)
         self._look(path, condition)
         with self.object_store.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
             for piece in pieces:
@@ -628,13 +630,13 @@ class ConditionalStore:
             raise contradiction(path, condition, info)
 
     def _publish(self, staged: Staged, condition: Condition, *, shared: bool = False) -> PutResult:
-        committer = self._choose(Operation.PUBLISH, condition, staged.path)
+        committer = self._choose(WriteOperation.PUBLISH, condition, staged.path)
 
         def send(sent: Condition | None, expiry: RequestExpiry | None) -> PutResult:
             return self.object_store.publish(staged, condition=sent, expiry=expiry)
 
         mutation = Mutation(
-            operation=Operation.PUBLISH,
+            operation=WriteOperation.PUBLISH,
             path=staged.path,
             condition=condition,
             send=send,
@@ -674,7 +676,7 @@ class _Strategy:
         self._lease = lease
         self._probe_cache = probe_cache
 
-    def choose(self, operation: Operation, condition: Condition) -> Committer:
+    def choose(self, operation: WriteOperation, condition: Condition) -> Committer:
         """Return the committer of `operation` under `condition`. Raises `NotSupported`."""
         if self._native is not None and self._enforced(operation, condition):
             rivals = _RIVALS[type(condition)]
@@ -689,7 +691,7 @@ class _Strategy:
             "table='dynamodb://NAME', or 'sqlite:///ABSOLUTE/FILE' for writers on one machine"
         )
 
-    def _enforced(self, operation: Operation, condition: Condition) -> bool:
+    def _enforced(self, operation: WriteOperation, condition: Condition) -> bool:
         if not self._store.capabilities.carries(operation, condition):
             return False
         kind = Kind.of(operation, condition)

@@ -35,9 +35,9 @@ from commitlog.stores.api import (
     ObjectInfo,
     ObjectStore,
     Observation,
-    Operation,
     PutResult,
     RequestExpiry,
+    WriteOperation,
 )
 from commitlog.tables.api import Key, Table
 
@@ -422,7 +422,7 @@ class LeaseCommitter:
 
         This happens if a proxy repeats the request and passes on the second response.
         """
-        if mutation.operation is not Operation.PUBLISH or not isinstance(refusal, NotFound):
+        if mutation.operation is not WriteOperation.PUBLISH or not isinstance(refusal, NotFound):
             return None
         try:
             info = self._begin_look(mutation)().info

@@ -25,9 +25,9 @@ from commitlog.stores.api import (
     IfAbsent,
     IfMatch,
     ObjectInfo,
-    Operation,
     PutResult,
     RequestExpiry,
+    WriteOperation,
     same_etag,
 )
 
@@ -129,7 +129,7 @@ class Mutation:
         shared: whether others may send the same request: publish the same upload.
     """
 
-    operation: Operation
+    operation: WriteOperation
     path: str
     condition: Condition
     send: Send
@@ -167,7 +167,7 @@ class Mutation:
             return Reading.LANDED
         if self.holds(info):
             return Reading.UNCHANGED
-        if exclusive and self.operation is Operation.DELETE and info is None:
+        if exclusive and self.operation is WriteOperation.DELETE and info is None:
             return Reading.LANDED
         if exclusive and self.source is not None and _is_copy(info, self.source()):
             return Reading.LANDED
@@ -192,7 +192,7 @@ class Mutation:
         """
         if self.recognises(info):
             return self.result(info)
-        if self.operation is Operation.DELETE and not self.holds(info):
+        if self.operation is WriteOperation.DELETE and not self.holds(info):
             return said
         if self.source is not None and said and info and same_etag(said.etag, info.etag):
             return self.result(info)

@@ -37,9 +37,9 @@ from commitlog.stores.api import (
     IfMatch,
     ObjectInfo,
     ObjectStore,
-    Operation,
     RequestExpiry,
     Versioning,
+    WriteOperation,
 )
 
 __all__ = ["PREFIX", "RACERS", "ROUNDS", "THREADS", "probe"]
@@ -92,7 +92,7 @@ class _Test:
     """A kind of request to test, in a dialect."""
 
     kind: Kind
-    operation: Operation
+    operation: WriteOperation
     condition: type[IfAbsent] | type[IfMatch]
     dialect: Dialect = Dialect.STANDARD
 
@@ -184,7 +184,7 @@ class _Probe:
         if kind is Kind.REQUEST_EXPIRY:
             return self._repeated(self._expiry)
         name, _, wanted = kind.value.partition("-if-")
-        test = _Test(kind, Operation(name), IfAbsent if wanted == "absent" else IfMatch)
+        test = _Test(kind, WriteOperation(name), IfAbsent if wanted == "absent" else IfMatch)
         capabilities = self._store.capabilities
         if not capabilities.carries(test.operation, test.on("x")):
             return [test.row("accept", "done", "the client cannot ask for it", ok=False)]
@@ -275,7 +275,7 @@ class _Probe:
             etag = before.etag
         racer = self._prepare(test.operation, path, test.on(etag))
         got, info = self._try(test, path, racer.send)
-        if test.operation is Operation.DELETE:
+        if test.operation is WriteOperation.DELETE:
             changed = info is None
         else:
             changed = info is not None and (before is None or info.nonce != before.nonce)
@@ -391,7 +391,7 @@ class _Probe:
     # -- expiry --------------------------------------------------------------------------------------
 
     def _expiry(self) -> Iterator[ProbeResult]:
-        test = _Test(Kind.REQUEST_EXPIRY, Operation.PUT, IfAbsent)
+        test = _Test(Kind.REQUEST_EXPIRY, WriteOperation.PUT, IfAbsent)
         path = self._path()
         now = self._store.begin_head(path)().store_time
         if not self._store.capabilities.request_expiry or now is None:
@@ -419,19 +419,19 @@ class _Probe:
         return path, self._store.head(path)
 
     def _prepare(
-        self, operation: Operation, path: str, condition: Condition, *, size: int = 0
+        self, operation: WriteOperation, path: str, condition: Condition, *, size: int = 0
     ) -> _Racer:
         """Return a request that is ready to be sent, with a body of `size` bytes or a few more."""
         nonce = self._new_id()
         metadata, body = {NONCE: nonce}, nonce.encode() + bytes(size)
         store = self._store
-        if operation is Operation.PUT:
+        if operation is WriteOperation.PUT:
             return _Racer(nonce, lambda: store.put(path, body, condition=condition, metadata=metadata))
-        if operation is Operation.COPY:
+        if operation is WriteOperation.COPY:
             source = self._path()
             store.put(source, body, metadata=metadata)
             return _Racer(nonce, lambda: store.copy(source, path, condition=condition))
-        if operation is Operation.PUBLISH:
+        if operation is WriteOperation.PUBLISH:
             staged = store.stage(path, body, metadata=metadata)
             return _Racer(nonce, lambda: store.publish(staged, condition=condition))
         assert isinstance(condition, IfMatch)

@@ -18,7 +18,7 @@ from commitlog.commit.bucket_identity import BUCKETS, BucketIdentity
 from commitlog.commit.probe import probe
 from commitlog.commit.probe_report import Kind, ProbeReport, ProbeResult
 from commitlog.errors import ConfigurationError, CorruptRecord, OutcomeUnknown, Unavailable
-from commitlog.stores.api import Dialect, IfAbsent, IfMatch, ObjectStore, Operation, Versioning
+from commitlog.stores.api import Dialect, IfAbsent, IfMatch, ObjectStore, Versioning, WriteOperation
 from commitlog.tables.api import Absent, ConditionFailed, Item, Key, Table, TableCondition
 
 __all__ = ["FINDINGS", "ProbeCache", "StoredReports"]
@@ -212,7 +212,7 @@ class ProbeCache:
         if not wanted or not proven:
             return next(iter(proven), None)
         condition = IfAbsent if wanted == "absent" else IfMatch
-        spoken = self._store.capabilities.dialects_of(Operation(operation), condition)
+        spoken = self._store.capabilities.dialects_of(WriteOperation(operation), condition)
         for dialect in proven:
             if dialect in spoken:
                 return dialect

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from attrs import asdict, evolve, field, fields, frozen, validators
 
 from commitlog.errors import CommitError, CorruptRecord, FormatTooNew
-from commitlog.stores.api import Condition, Dialect, IfAbsent, Operation, Versioning
+from commitlog.stores.api import Condition, Dialect, IfAbsent, Versioning, WriteOperation
 from commitlog.urls import bucket_of
 
 __all__ = ["FORMAT", "Kind", "ProbeReport", "ProbeResult", "check_name"]
@@ -41,7 +41,7 @@ class Kind(enum.Enum):
     REQUEST_EXPIRY = "fence"
 
     @classmethod
-    def of(cls, operation: Operation, condition: Condition) -> Kind | None:
+    def of(cls, operation: WriteOperation, condition: Condition) -> Kind | None:
         """Return the kind of a request, or None if it is never measured."""
         suffix = "absent" if isinstance(condition, IfAbsent) else "match"
         return _KINDS.get(f"{operation.value}-if-{suffix}")

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar, cast
 from commitlog.errors import NotSupported
 from commitlog.files.base import (
     GROUP_BYTES,
-    FileWriter,
+    FormatWriter,
     InputFormat,
     OutputFormat,
     PartFilter,
@@ -36,7 +36,7 @@ __all__ = [
     "OUTPUT_FORMATS",
     "ColumnStatistics",
     "Columns",
-    "FileWriter",
+    "FormatWriter",
     "InputFormat",
     "NewColumns",
     "OutputFormat",

@@ -22,7 +22,7 @@ __all__ = [
     "GROUP_BYTES",
     "GROUP_ROWS",
     "Encoder",
-    "FileWriter",
+    "FormatWriter",
     "InputFormat",
     "OutputFormat",
     "PartFilter",
@@ -75,7 +75,7 @@ class OutputFormat(ABC):
         compression: str | None = None,
         *,
         group_bytes: int = GROUP_BYTES,
-    ) -> FileWriter:
+    ) -> FormatWriter:
         """Begin a file.
 
         Args:
@@ -87,7 +87,7 @@ class OutputFormat(ABC):
         file = SinkFile(sink)
         encoder = self.encoder(file, schema, compression or next(iter(self.compressions)))
         statistics = Statistics(schema, measure=not self.bounds_in_footer)
-        return FileWriter(file, encoder, schema, statistics, group_bytes)
+        return FormatWriter(file, encoder, schema, statistics, group_bytes)
 
     @abstractmethod
     def encoder(self, file: SinkFile, schema: pa.Schema, compression: str) -> Encoder:
@@ -129,7 +129,7 @@ class OutputFormat(ABC):
         return None
 
 
-class FileWriter:
+class FormatWriter:
     """Buffered writer of one file. Not thread-safe.
 
     It combines batches into large groups: Spark's batches have some 10 000 rows, and a row group for

@@ -29,7 +29,7 @@ from commitlog.filesystem.file import (
     parse_mode,
     wrap,
 )
-from commitlog.filesystem.ports import Info, Locations, Target
+from commitlog.filesystem.ports import FileTarget, Info, Locations
 from commitlog.stores.body import write_block
 
 __all__ = ["BaseFileSystem"]
@@ -86,9 +86,9 @@ class BaseFileSystem(AbstractFileSystem):
         """Close all connections. Later calls open them again when needed. Idempotent."""
         self._locations.close()
 
-    def _target(self, path: str, *, autocommit: bool) -> Target:
+    def _target(self, path: str, *, autocommit: bool) -> FileTarget:
         """Return the place of a new file, which appears when it is closed if `autocommit` is set."""
-        target: Target = self._locations.find(self._strip_protocol(path))
+        target: FileTarget = self._locations.find(self._strip_protocol(path))
         return target
 
     def _bulk(self, batch_size: int | None) -> Bulk:

@@ -24,14 +24,14 @@ from commitlog.namespace import Data
 from commitlog.transfer import (
     ContentWriter,
     NamespacePath,
-    StoredFile,
+    StoredContent,
     Transfer,
     drop_files,
     link_files,
     read_slice,
 )
 
-__all__ = ["Bulk", "Plan", "check_bytes", "concurrency_of", "plan_call", "plan_renames"]
+__all__ = ["Bulk", "BulkPlan", "check_bytes", "concurrency_of", "plan_call", "plan_renames"]
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -97,7 +97,7 @@ class Bulk:
         self._concurrency = concurrency
         self._writer = ContentWriter(fs.blocksize)
 
-    def get(self, plan: Plan, callback: Callback) -> None:
+    def get(self, plan: BulkPlan, callback: Callback) -> None:
         """Download files and make local directories. Downloaded files stay after an error."""
         batch = _Batch(
             {local: remote for remote, local in plan.pairs}, self._concurrency, callback=callback
@@ -169,7 +169,7 @@ class Bulk:
             overwrite=not exclusive,
         )
 
-    def put(self, plan: Plan, mode: str, callback: Callback) -> None:
+    def put(self, plan: BulkPlan, mode: str, callback: Callback) -> None:
         """Upload local files and make directories."""
         sources = {self._fs._strip_protocol(remote): local for local, remote in plan.pairs}
         exclusive = mode == "create"
@@ -202,7 +202,7 @@ class Bulk:
         with self._writer.slot(size):
             call(*arguments)
 
-    def copy(self, plan: Plan, *, ignore_missing: bool) -> None:
+    def copy(self, plan: BulkPlan, *, ignore_missing: bool) -> None:
         """Copy files and make directories. A source that no longer exists can be ignored."""
         sources = {self._fs._strip_protocol(target): source for source, target in plan.pairs}
 
@@ -256,12 +256,12 @@ class Bulk:
             if not make_directory(path):
                 one(source, path, progress)
 
-        def store_file(path: str, source: S, progress: Callback) -> StoredFile | None:
+        def store_file(path: str, source: S, progress: Callback) -> StoredContent | None:
             if make_directory(path):
                 return None
             target = self._locations.find(path)
             data = store(source, target, progress)
-            return None if data is None else StoredFile(target, data)
+            return None if data is None else StoredContent(target, data)
 
         for path in sorted(parents.intersection(directories)):
             if path.count("/") % _LEVELS == 0:
@@ -351,12 +351,12 @@ class _Batch(Generic[S]):
         self._raise_first()
 
     def run_and_link(
-        self, store: Callable[[Any, S, Callback], StoredFile | None], *, overwrite: bool
+        self, store: Callable[[Any, S, Callback], StoredContent | None], *, overwrite: bool
     ) -> None:
         """Do the same with a function that stores files. Then make the stored files, in groups."""
 
         def link(
-            group: Sequence[tuple[Pair[S], StoredFile | None]], executor: Executor
+            group: Sequence[tuple[Pair[S], StoredContent | None]], executor: Executor
         ) -> Sequence[Any]:
             return link_files([stored for _, stored in group], executor, overwrite=overwrite)
 
@@ -397,7 +397,7 @@ class _Batch(Generic[S]):
 
 
 @frozen
-class Plan:
+class BulkPlan:
     """The operations on files that a call of fsspec consists of.
 
     Attributes:
@@ -411,7 +411,7 @@ class Plan:
     returned: Any
 
 
-def plan_call(fs: AbstractFileSystem, method: str, *paths: Any, **options: Any) -> Plan:
+def plan_call(fs: AbstractFileSystem, method: str, *paths: Any, **options: Any) -> BulkPlan:
     """Return the operations that fsspec's own `method` would perform.
 
     The many rules for target paths thus remain those of fsspec. A path may be a `pathlib.Path`.
@@ -419,7 +419,7 @@ def plan_call(fs: AbstractFileSystem, method: str, *paths: Any, **options: Any) 
     planner = _Planner(fs)
     returned = getattr(AbstractFileSystem, method)(planner, *map(stringify_path, paths), **options)
     known = {path for path, info in planner.found.items() if info["type"] == "directory"}
-    return Plan(planner.calls, known, returned)
+    return BulkPlan(planner.calls, known, returned)
 
 
 def plan_renames(fs: AbstractFileSystem, source: Any, target: Any) -> Iterator[tuple[str, str]]:

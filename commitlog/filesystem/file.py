@@ -23,7 +23,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.transaction import Transaction
 
 from commitlog.errors import CommitError, ConfigurationError, ObjectChanged
-from commitlog.filesystem.ports import Info, Opened, Target
+from commitlog.filesystem.ports import FileTarget, Info, Opened
 from commitlog.transfer import SequentialReader, read_blocks, sequential_reader
 
 __all__ = [
@@ -131,7 +131,7 @@ class WriteFile(AbstractBufferedFile):
     closed: bool
 
     def __init__(
-        self, fs: AbstractFileSystem, path: str, mode: str, target: Target, *, autocommit: bool
+        self, fs: AbstractFileSystem, path: str, mode: str, target: FileTarget, *, autocommit: bool
     ) -> None:
         self.target: Any = target
         self.exclusive = mode == "xb"
@@ -152,7 +152,7 @@ class WriteFile(AbstractBufferedFile):
         self.loc += written
         return written
 
-    def copy(self, source: Opened, origin: Target) -> None:
+    def copy(self, source: Opened, origin: FileTarget) -> None:
         """Write the content of a file at `origin`. If possible, let the store copy it."""
         copied = self.target.copy(self._writer, source, origin)
         if copied is not None:

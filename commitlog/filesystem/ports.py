@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any, Protocol, TypeAlias
 
-from commitlog.transfer import Source
+from commitlog.transfer import OpenSource
 
-__all__ = ["Info", "Locations", "Opened", "Target", "Writer"]
+__all__ = ["FileTarget", "Info", "Locations", "Opened", "Writer"]
 
 #: The details of a path in the form of fsspec.
 Info: TypeAlias = dict[str, Any]
 
 
-class Opened(Source, Protocol):
+class Opened(OpenSource, Protocol):
     """One version of a file, open for reading. Thread-safe."""
 
     @property
@@ -41,7 +41,7 @@ class Writer(Protocol):
         """Remove the content, unless the file may exist. Idempotent."""
 
 
-class Target(Protocol):
+class FileTarget(Protocol):
     """The place of a new file."""
 
     @property

@@ -29,7 +29,7 @@ from commitlog.errors import (
 from commitlog.filesystem.base import BaseFileSystem
 from commitlog.filesystem.bulk import plan_call
 from commitlog.filesystem.file import WriteFile
-from commitlog.filesystem.ports import Target
+from commitlog.filesystem.ports import FileTarget
 from commitlog.filesystem.store_locations import StoreLocations
 from commitlog.filesystem.transactions import OutputTransaction, publish_in_order
 from commitlog.transfer import is_copied_by_store
@@ -111,11 +111,11 @@ class StoreFileSystem(BaseFileSystem):
         if output is not None:
             self.transaction_type = OutputTransaction
 
-    def _target(self, path: str, *, autocommit: bool) -> Target:
+    def _target(self, path: str, *, autocommit: bool) -> FileTarget:
         place = self._locations.find(self._strip_protocol(path))
         if autocommit or self._output is None or not self._intrans:
             return place
-        found: Target = self.transaction.target(
+        found: FileTarget = self.transaction.target(
             place, self._locations.find(self._strip_protocol(self._output))
         )
         return found

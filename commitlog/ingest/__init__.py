@@ -12,14 +12,14 @@ A driver uses `Ingest`, an executor uses `Fetch`, an operator uses `IngestAdmin`
 * `admin`: the operator's side.
 """
 
-from commitlog.ingest.admin import Backlog, IngestAdmin, Status, sources
+from commitlog.ingest.admin import Backlog, IngestAdmin, SourceStatus, sources
 from commitlog.ingest.cleaner import Cleaned, Cleaner, store_to_clean
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.fetch import Fetch, Pinned
 from commitlog.ingest.files import File, Partition, Slice
 from commitlog.ingest.notifications import Notification, Notifications
 from commitlog.ingest.path_filter import PathFilter
-from commitlog.ingest.quarantine import Problem, Quarantine
+from commitlog.ingest.quarantine import InputProblem, Quarantine
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source import Ingest
 from commitlog.ingest.source_metadata import SourceMetadata
@@ -37,17 +37,17 @@ __all__ = [
     "Ingest",
     "IngestAdmin",
     "IngestSettings",
+    "InputProblem",
     "Notification",
     "Notifications",
     "Partition",
     "PathFilter",
     "Pinned",
-    "Problem",
     "Quarantine",
     "Slice",
     "SourceMetadata",
+    "SourceStatus",
     "StateTable",
-    "Status",
     "sources",
     "store_to_clean",
 ]

@@ -13,7 +13,7 @@ from commitlog.clock import Clock, SystemClock
 from commitlog.errors import ConfigurationError, NotFound, StateMismatch
 from commitlog.ingest.files import File, Slice
 from commitlog.ingest.planning import Planner
-from commitlog.ingest.quarantine import Kind, Problem, Quarantine
+from commitlog.ingest.quarantine import InputProblem, Kind, Quarantine
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source_state import STATE_KEY, SourceState
 from commitlog.ingest.state import StateTable
@@ -21,7 +21,7 @@ from commitlog.ingest.watermarks import watermark_json
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Table
 
-__all__ = ["Backlog", "IngestAdmin", "Status", "sources"]
+__all__ = ["Backlog", "IngestAdmin", "SourceStatus", "sources"]
 
 
 def _nothing() -> None:
@@ -34,7 +34,7 @@ def sources(table: Table) -> list[str]:
 
 
 @frozen(kw_only=True)
-class Status:
+class SourceStatus:
     """Status of a source, from its stored state.
 
     Attributes:
@@ -115,12 +115,12 @@ class IngestAdmin:
         self._state = StateTable(table, settings.source)
         self._quarantine = Quarantine(table, settings.source, clock=clock)
 
-    def status(self) -> Status:
+    def status(self) -> SourceStatus:
         """Return the status of the source. Raises `NotFound` if it has no state."""
         state = self._read_state()
         sweep = state.body if state.watermarks.boundary else state.tail
         counted = Counter(problem.kind for problem in self.problems())
-        return Status(
+        return SourceStatus(
             source=state.source,
             epoch=state.epoch,
             files=state.files,
@@ -183,11 +183,11 @@ class IngestAdmin:
             complete = False
         return Backlog(files=files, bytes=size, oldest=oldest, complete=complete)
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[InputProblem]:
         """Yield the slices that could not be read and were not handed out again."""
         return (problem for problem in self._quarantine if not problem.retried)
 
-    def retry(self, path: str | None = None) -> list[Problem]:
+    def retry(self, path: str | None = None) -> list[InputProblem]:
         """Hand slices with problems out again in the next epoch; return their problems.
 
         Only records that were not delivered are read again. If the object has changed since, the slice
@@ -201,7 +201,7 @@ class IngestAdmin:
         `changed`, and if a query restarts with other options before the epoch was finished.
         """
         state = self._read_state()
-        done: list[Problem] = []
+        done: list[InputProblem] = []
         kept: dict[int, bool] = {}
         for problem in list(self._quarantine):
             if problem.retried:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from attrs import field, frozen, validators
 
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.quarantine import Problem
-from commitlog.ingest.rows import MAX_LIST_BYTES, ROW_BYTES, Entry
+from commitlog.ingest.quarantine import InputProblem
+from commitlog.ingest.rows import MAX_LIST_BYTES, ROW_BYTES, FileEntry
 
 __all__ = ["EpochBuilder", "Limits"]
 
@@ -54,9 +54,9 @@ class EpochBuilder:
         splits: Callable[[str], bool],
         list_bytes: int = MAX_LIST_BYTES,
     ) -> None:
-        self.entries: list[tuple[Entry, bool]] = []
+        self.entries: list[tuple[FileEntry, bool]] = []
         self.finished: list[File] = []
-        self.undelivered: list[Problem] = []
+        self.undelivered: list[InputProblem] = []
         self.files = 0
         self.bytes = 0
         self._limits = limits
@@ -82,7 +82,7 @@ class EpochBuilder:
         Returns:
             The part that did not fit: None if all of it fits, `what` if nothing fits.
         """
-        entry = Entry(what.file)
+        entry = FileEntry(what.file)
         # A file with more slices than a row holds continues in the next epoch.
         room = min(self._most_list_bytes - self._list_bytes, ROW_BYTES) - entry.list_bytes
         cuts: list[tuple[int, int, int]] = []
@@ -99,7 +99,7 @@ class EpochBuilder:
                 break
         if not cuts:
             return what
-        self._append(Entry(what.file, tuple(cuts)), recent)
+        self._append(FileEntry(what.file, tuple(cuts)), recent)
         self.files += 1
         self.bytes += at - what.start
         if at != what.end:
@@ -109,13 +109,13 @@ class EpochBuilder:
 
     def remember(self, file: File) -> bool:
         """Add a file to remember without reading it; return False if there is no room."""
-        entry = Entry(file)
+        entry = FileEntry(file)
         if self._list_bytes + entry.list_bytes > self._most_list_bytes:
             return False
         self._append(entry, True)
         return True
 
-    def _append(self, entry: Entry, recent: bool) -> None:
+    def _append(self, entry: FileEntry, recent: bool) -> None:
         self.entries.append((entry, recent))
         self._list_bytes += entry.list_bytes
 

@@ -47,8 +47,8 @@ from commitlog.errors import InputChanged, InvalidPath
 from commitlog.ingest.cleaning_queue import QueuedFiles, queued
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.quarantine import Problem
-from commitlog.ingest.rows import MAX_LIST_BYTES, Entry, Row, encoded
+from commitlog.ingest.quarantine import InputProblem
+from commitlog.ingest.rows import MAX_LIST_BYTES, FileEntry, FilesRow, encoded
 from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source_state import ListingPass, SourceState
@@ -122,7 +122,7 @@ class Plan:
     """
 
     state: SourceState
-    rows: Sequence[Row]
+    rows: Sequence[FilesRow]
     queued: Sequence[QueuedFiles]
     remove: Sequence[str]
     needed: bool
@@ -130,7 +130,7 @@ class Plan:
     caught_up: bool
     continued: bool
     notified: Collection[str]
-    undelivered: Sequence[Problem]
+    undelivered: Sequence[InputProblem]
 
 
 class Planner:
@@ -321,7 +321,7 @@ class Planner:
 
     def _undelivered(
         self, state: SourceState, seen_files: SeenFiles, info: ObjectInfo
-    ) -> Sequence[Problem]:
+    ) -> Sequence[InputProblem]:
         """Return the problems of a listed version that was handed out, but not delivered."""
         found = seen_files.undelivered(File.of(info), watermark=state.watermarks.of(info.path))
         return () if found and self._is_passed(state, info) else found
@@ -547,7 +547,7 @@ class Planner:
             )
 
 
-def _version(entry: Entry) -> tuple[str, str]:
+def _version(entry: FileEntry) -> tuple[str, str]:
     return entry.file.path, entry.file.etag
 
 

@@ -23,7 +23,7 @@ from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.validate import build, count, flag, maybe_count, moment, text
 from commitlog.tables.api import Absent, ConditionFailed, Equals, Item, Key, Put, Table
 
-__all__ = ["PROBLEMS", "WANTED", "Kind", "Problem", "Quarantine", "wanted_slice"]
+__all__ = ["PROBLEMS", "WANTED", "InputProblem", "Kind", "Quarantine", "wanted_slice"]
 
 #: Prefixes of the range keys of problems and of slices to retry. The latter sort last, so that a query
 #: for them reads no other items.
@@ -38,7 +38,7 @@ _MAX_ERROR_CHARS = 2000
 
 
 @frozen(kw_only=True)
-class Problem:
+class InputProblem:
     """A slice that was not delivered, or not completely.
 
     Attributes:
@@ -100,12 +100,12 @@ class Problem:
         }
 
     @classmethod
-    def from_item(cls, item: Item) -> Problem:
+    def from_item(cls, item: Item) -> InputProblem:
         """Return the problem in a row. Raises `CorruptRecord`, `FormatTooNew`."""
         document = document_of(item, _PROBLEM)
         fields = document.body
 
-        def make() -> Problem:
+        def make() -> InputProblem:
             kind = text(fields["what"])
             if kind not in ("changed", "missing", "unreadable"):
                 raise ValueError(f"unknown kind of problem {kind!r}")
@@ -171,7 +171,7 @@ class Quarantine:
         When this returns, the problem is stored. Raises `Unavailable` or `OutcomeUnknown` if it may not
         be stored: then the task must fail, or else the slice is skipped without a trace.
         """
-        problem = Problem(
+        problem = InputProblem(
             source=self._source,
             epoch=epoch,
             slice=slice,
@@ -188,16 +188,16 @@ class Quarantine:
                 on=(OutcomeUnknown, Unavailable),
             )
 
-    def __iter__(self) -> Iterator[Problem]:
+    def __iter__(self) -> Iterator[InputProblem]:
         """Yield all problems, retried ones included, in the order of their epochs."""
         return self.since(0)
 
-    def since(self, epoch: int) -> Iterator[Problem]:
+    def since(self, epoch: int) -> Iterator[InputProblem]:
         """Yield the problems of an epoch and of all later ones, retried ones included."""
         for item in self._table.query(self._source, start_after=f"{PROBLEMS}{epoch:020d}"):
             if not str(item["item"]).startswith(PROBLEMS):
                 return
-            yield Problem.from_item(item)
+            yield InputProblem.from_item(item)
 
     def undelivered(self, epoch: int) -> frozenset[Slice]:
         """Return the slices that an attempt at an epoch has left out, as their objects had changed.
@@ -207,7 +207,7 @@ class Quarantine:
         found = takewhile(lambda problem: problem.epoch == epoch, self.since(epoch))
         return frozenset(problem.slice for problem in found if problem.may_come_back)
 
-    def retry(self, problem: Problem) -> bool:
+    def retry(self, problem: InputProblem) -> bool:
         """Hand the rest of a slice, from the first record not delivered, out again in the next epoch.
 
         Returns False if the slice was retried before. A call whose outcome is unknown can be repeated.
@@ -225,6 +225,6 @@ class Quarantine:
             return False
         return True
 
-    def remove(self, problem: Problem) -> None:
+    def remove(self, problem: InputProblem) -> None:
         """Delete a problem."""
         self._table.delete(problem.key)

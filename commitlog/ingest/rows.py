@@ -22,7 +22,7 @@ from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.validate import build, count, items
 from commitlog.tables.api import Item
 
-__all__ = ["MAX_LIST_BYTES", "ROWS", "ROW_BYTES", "Entry", "Row", "encoded", "epoch_prefix"]
+__all__ = ["MAX_LIST_BYTES", "ROWS", "ROW_BYTES", "FileEntry", "FilesRow", "encoded", "epoch_prefix"]
 
 #: Most bytes of JSON in one row, so also in one entry, and in all rows of one transaction, before
 #: compression. DynamoDB allows 400 KiB for an item and 4 MiB for a transaction.
@@ -36,7 +36,7 @@ _KIND = "ingest-files"
 
 
 @frozen
-class Entry:
+class FileEntry:
     """A file and its slices in an epoch.
 
     Attributes:
@@ -57,7 +57,7 @@ class Entry:
         return [*self.file.to_json(), [list(each) for each in self.slices]]
 
     @classmethod
-    def from_json(cls, value: object) -> Entry:
+    def from_json(cls, value: object) -> FileEntry:
         """Return the entry that `value` describes; for use in `commitlog.oplog.validate.build`."""
         *file, slices = items(value)
         return cls(File.from_json(file), tuple(_three(each) for each in items(slices)))
@@ -79,7 +79,7 @@ def epoch_prefix(epoch: int) -> str:
 
 
 @frozen
-class Row:
+class FilesRow:
     """A stored row.
 
     Attributes:
@@ -96,7 +96,7 @@ class Row:
     revision: int
     of: int
     recent: bool
-    entries: tuple[Entry, ...]
+    entries: tuple[FileEntry, ...]
 
     def to_item(self, source: str) -> Item:
         """Return the row as a table item."""
@@ -111,7 +111,7 @@ class Row:
         }
 
     @classmethod
-    def from_item(cls, item: Item) -> Row:
+    def from_item(cls, item: Item) -> FilesRow:
         """Return the row that `item` holds. Raises `CorruptRecord`, `FormatTooNew`."""
         range, recent, of, body = (item.get(name) for name in ("item", "recent", "of", "body"))
         name = item_name(item)
@@ -124,19 +124,20 @@ class Row:
             raise CorruptRecord(f"{name!r} is not a row of files") from None
         document = decode(data, {_KIND}, path=name)
         entries = build(
-            document, lambda: tuple(Entry.from_json(each) for each in items(document.body["entries"]))
+            document,
+            lambda: tuple(FileEntry.from_json(each) for each in items(document.body["entries"])),
         )
         return cls(str(range), epoch, revision, of, recent, entries)
 
 
-def encoded(epoch: int, revision: int, entries: Iterable[tuple[Entry, bool]]) -> list[Row]:
+def encoded(epoch: int, revision: int, entries: Iterable[tuple[FileEntry, bool]]) -> list[FilesRow]:
     """Return rows for `entries`, which are pairs of an entry and whether it is recent.
 
     A row is either recent or not. The entries of a recent row are sorted by path: neighbours in the
     listing can be forgotten together.
     """
-    chunks: list[tuple[bool, tuple[Entry, ...]]] = []
-    gathered: dict[bool, list[Entry]] = {False: [], True: []}
+    chunks: list[tuple[bool, tuple[FileEntry, ...]]] = []
+    gathered: dict[bool, list[FileEntry]] = {False: [], True: []}
     sizes = {False: 0, True: 0}
 
     def flush(recent: bool) -> None:
@@ -156,6 +157,6 @@ def encoded(epoch: int, revision: int, entries: Iterable[tuple[Entry, bool]]) ->
     flush(True)
     prefix = f"{epoch_prefix(epoch)}{revision:020d}/"
     return [
-        Row(f"{prefix}{number:05d}", epoch, revision, len(chunks), recent, chunk)
+        FilesRow(f"{prefix}{number:05d}", epoch, revision, len(chunks), recent, chunk)
         for number, (recent, chunk) in enumerate(chunks)
     ]

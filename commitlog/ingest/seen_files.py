@@ -15,8 +15,8 @@ import zlib
 from attrs import define, field
 
 from commitlog.ingest.files import File
-from commitlog.ingest.quarantine import Problem
-from commitlog.ingest.rows import Row
+from commitlog.ingest.quarantine import InputProblem
+from commitlog.ingest.rows import FilesRow
 from commitlog.ingest.watermarks import Watermarks
 
 __all__ = ["Seen", "SeenFiles"]
@@ -51,7 +51,7 @@ class _Recent:
     _failed: tuple[float, float] | None = None
 
     @classmethod
-    def of(cls, row: Row, number: int) -> _Recent:
+    def of(cls, row: FilesRow, number: int) -> _Recent:
         """Return the summary of a row."""
         files = [entry.file for entry in row.entries]
         paths = [file.path for file in files]
@@ -95,14 +95,14 @@ class SeenFiles:
     # file was handed out. A path has up to 1 KiB.
     _known: dict[bytes, bytes] = field(factory=dict)
     # Path and etag of each version with a slice that was left out -> the problems of its slices.
-    _problems: dict[tuple[str, str], set[Problem]] = field(factory=dict)
+    _problems: dict[tuple[str, str], set[InputProblem]] = field(factory=dict)
     _rows: int = 0  # total number of added rows
     _stale: int = 0  # upper bound of the number of entries from removed rows
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: FilesRow) -> None:
         """Add a row. Call it in the order of the rows' keys, which is the order of their writing."""
         self.last = max(self.last, row.range)
         if not row.recent:
@@ -136,12 +136,12 @@ class SeenFiles:
         """The first epoch with remembered files; None if there are none."""
         return next((row.epoch for row in self._recent.values()), None)
 
-    def add_problem(self, problem: Problem) -> None:
+    def add_problem(self, problem: InputProblem) -> None:
         """Add a problem, which may be known already."""
         if problem.may_come_back and not problem.retried:
             self._problems.setdefault(_version(problem.slice.file), set()).add(problem)
 
-    def undelivered(self, file: File, *, watermark: float = -math.inf) -> list[Problem]:
+    def undelivered(self, file: File, *, watermark: float = -math.inf) -> list[InputProblem]:
         """Return the problems of slices of a listed file, whose remembered version is this one.
 
         Only those since it was handed out: later, the same content may have come as a new version.
@@ -153,7 +153,7 @@ class SeenFiles:
         since = next((row.epoch for row in self._recent.values() if row.number == number), math.inf)
         return [problem for problem in problems if problem.epoch >= since]
 
-    def close(self, problem: Problem) -> None:
+    def close(self, problem: InputProblem) -> None:
         """Remove a problem whose slice is handed out again."""
         self._problems[_version(problem.slice.file)].discard(problem)
 

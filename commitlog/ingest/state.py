@@ -14,8 +14,8 @@ from commitlog._util.ids import random_id
 from commitlog.errors import OutcomeUnknown, StateMismatch, TransactionCanceled
 from commitlog.ingest.cleaning_queue import QueuedFiles
 from commitlog.ingest.files import Slice
-from commitlog.ingest.quarantine import PROBLEMS, WANTED, Problem, wanted_slice
-from commitlog.ingest.rows import ROWS, Row, epoch_prefix
+from commitlog.ingest.quarantine import PROBLEMS, WANTED, InputProblem, wanted_slice
+from commitlog.ingest.rows import ROWS, FilesRow, epoch_prefix
 from commitlog.ingest.seen_files import SeenFiles
 from commitlog.ingest.source_metadata import SCHEMA, SETTINGS, SourceMetadata, schema_item, schema_text
 from commitlog.ingest.source_state import STATE_KEY, SourceState
@@ -80,7 +80,7 @@ class StateTable:
         old: SourceState,
         new: SourceState,
         *,
-        rows: Sequence[Row] = (),
+        rows: Sequence[FilesRow] = (),
         queued: Sequence[QueuedFiles] = (),
         remove: Sequence[str] = (),
     ) -> SourceState | None:
@@ -110,12 +110,12 @@ class StateTable:
             seen_files = SeenFiles(born=state.born)
         if seen_files.revision != state.revision:
             for item in self._rows(seen_files.last or ROWS, ROWS):
-                seen_files.add(Row.from_item(item))
+                seen_files.add(FilesRow.from_item(item))
             seen_files.revision = state.revision
         since = seen_files.checked or seen_files.oldest
         if since is not None:
             for item in self._rows(f"{PROBLEMS}{since:020d}", PROBLEMS):
-                seen_files.add_problem(Problem.from_item(item))
+                seen_files.add_problem(InputProblem.from_item(item))
             seen_files.checked = state.epoch
         return seen_files
 
@@ -125,7 +125,7 @@ class StateTable:
         Raises `StateMismatch` if the epoch is not kept any more.
         """
         prefix = epoch_prefix(epoch)
-        rows = [Row.from_item(item) for item in self._rows(prefix, prefix)]
+        rows = [FilesRow.from_item(item) for item in self._rows(prefix, prefix)]
         # Rows of later revisions hold files that are only remembered.
         rows = [row for row in rows if row.revision == rows[0].revision]
         found = [each for row in rows for entry in row.entries for each in entry.to_slices()]

@@ -23,7 +23,7 @@ from commitlog.oplog.torn_reads import read_document
 from commitlog.oplog.validate import build, mapping, path, text
 from commitlog.paths import check_path, join
 
-__all__ = ["Catalog", "TableRecord"]
+__all__ = ["LanceCatalog", "TableRecord"]
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class TableRecord:
         )
 
 
-class Catalog:
+class LanceCatalog:
     """The namespaces and tables of a store. Nothing is cached. Thread-safe.
 
     Args:

@@ -87,9 +87,9 @@ from commitlog.errors import (
     RequestExpired,
     Unavailable,
 )
-from commitlog.lance.catalog import Catalog
+from commitlog.lance.catalog import LanceCatalog
 from commitlog.lance.storage_options import LanceStorage
-from commitlog.lance.versions import Manifest, TableVersions
+from commitlog.lance.versions import TableVersions, VersionManifest
 from commitlog.urls import Url, parse_store_url
 
 __all__ = ["CommitlogNamespace"]
@@ -142,9 +142,10 @@ class CommitlogNamespace(LanceNamespace):
     A pickled dataset loses its namespace, and commits by its URI. With a table of leases, such commits
     are refused, and new tags and branches, which Lance writes itself; see docs/lance.md.
 
-    Non-guarantees: see `TableVersions` and `Catalog`. Tags, and the properties of branches, are written
-    by Lance itself, without this class. Lance reports an unknown result, too, for an error that proves
-    that nothing happened, such as that of a store that is down. The log of this module has that error.
+    Non-guarantees: see `TableVersions` and `LanceCatalog`. Tags, and the properties of branches, are
+    written by Lance itself, without this class. Lance reports an unknown result, too, for an error
+    that proves that nothing happened, such as that of a store that is down. The log of this module
+    has that error.
 
     Raises:
         ConfigurationError: an argument is wrong, or Lance cannot reach the store.
@@ -189,7 +190,7 @@ class CommitlogNamespace(LanceNamespace):
             probe_report=probe_report,
             clock=clock,
         )
-        self._catalog = Catalog(self._store, new_id=new_id, clock=clock)
+        self._catalog = LanceCatalog(self._store, new_id=new_id, clock=clock)
         # The directory of a table's id, as last read; for reads only.
         self._locations: dict[tuple[str, ...], str] = {}
 
@@ -461,7 +462,7 @@ class CommitlogNamespace(LanceNamespace):
             return None
         return self._storage.options() or None
 
-    def _table_version(self, manifest: Manifest, *, size: int | None = None) -> TableVersion:
+    def _table_version(self, manifest: VersionManifest, *, size: int | None = None) -> TableVersion:
         created = manifest.created
         return TableVersion(
             version=manifest.version,

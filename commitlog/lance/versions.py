@@ -29,7 +29,7 @@ from commitlog.errors import (
 )
 from commitlog.stores.api import ObjectInfo
 
-__all__ = ["Manifest", "TableVersions"]
+__all__ = ["TableVersions", "VersionManifest"]
 
 #: The number that names of the scheme V2 count down from, so that a listing begins with the latest.
 _TOP: Final = 2**64 - 1
@@ -44,7 +44,7 @@ _BRANCH = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
 
 
 @frozen(kw_only=True)
-class Manifest:
+class VersionManifest:
     """A version's manifest.
 
     Attributes:
@@ -86,7 +86,7 @@ class TableVersions:
         chain = location if branch is None else f"{location}/tree/{branch}"
         self._directory = f"{chain}/_versions"
 
-    def create(self, version: int, staged: str, *, scheme: str = "V2") -> Manifest:
+    def create(self, version: int, staged: str, *, scheme: str = "V2") -> VersionManifest:
         """Create a version from a staged manifest, which is removed afterwards.
 
         A copy inside the store, or, where that takes no condition, a put of the same bytes. Repeating a
@@ -113,7 +113,7 @@ class TableVersions:
         except (AlreadyExists, OutcomeUnknown) as error:
             etag = self._read_back(source, target, error)
         self._discard(source)
-        return Manifest(version=version, path=target, etag=etag)
+        return VersionManifest(version=version, path=target, etag=etag)
 
     def _create(self, source: str, target: str) -> str:
         try:
@@ -150,7 +150,7 @@ class TableVersions:
         with contextlib.suppress(CommitError):  # Lance's `cleanup_old_versions` removes it
             self._store.delete(source)
 
-    def find(self, version: int) -> Manifest | None:
+    def find(self, version: int) -> VersionManifest | None:
         """Return the manifest of a version, of either naming scheme; or None if there is none."""
         for scheme in ("V2", "V1"):
             path = f"{self._directory}/{_name(version, scheme)}"
@@ -161,7 +161,7 @@ class TableVersions:
             return _manifest(info, version)
         return None
 
-    def latest(self) -> Manifest | None:
+    def latest(self) -> VersionManifest | None:
         """Return the manifest of the latest version; or None if no version was created."""
         prefix = f"{self._directory}/"
         token: str | None = None
@@ -181,11 +181,11 @@ class TableVersions:
             # A token goes with the other arguments unchanged.
             token = page.next_token
 
-    def list(self) -> list[Manifest]:
+    def list(self) -> list[VersionManifest]:
         """Return the manifests of all versions, the latest first."""
         return sorted(self._all(), key=lambda manifest: -manifest.version)
 
-    def _all(self) -> Iterator[Manifest]:
+    def _all(self) -> Iterator[VersionManifest]:
         prefix = f"{self._directory}/"
         for info in self._store.list(prefix):
             version = _version(info.path.removeprefix(prefix))
@@ -257,7 +257,7 @@ def _is_v1(name: str) -> bool:
     return found is not None and len(found[1]) != _V2_DIGITS
 
 
-def _manifest(info: ObjectInfo, version: int) -> Manifest:
-    return Manifest(
+def _manifest(info: ObjectInfo, version: int) -> VersionManifest:
+    return VersionManifest(
         version=version, path=info.path, size=info.size, etag=info.etag, created=info.last_modified
     )

@@ -25,7 +25,7 @@ from commitlog.namespace.external.importer import ImportReport
 from commitlog.namespace.external.prune import PruneReport
 from commitlog.namespace.fsck.checker import FsckReport
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem, Severity
-from commitlog.namespace.fsck.repair import Outcome, RepairReport
+from commitlog.namespace.fsck.repair import RepairOutcome, RepairReport
 from commitlog.namespace.gc.objects import GcReport
 from commitlog.namespace.gc.trash import TrashReport
 from commitlog.namespace.inspection import NamespaceInspection
@@ -73,9 +73,9 @@ __all__ = [
     "NamespaceInspection",
     "NamespaceMetadata",
     "OpenFile",
-    "Outcome",
     "Problem",
     "PruneReport",
+    "RepairOutcome",
     "RepairReport",
     "RequestCounts",
     "RequestStats",

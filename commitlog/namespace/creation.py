@@ -12,7 +12,7 @@ import contextlib
 from commitlog.commit.bucket_identity import put_identity_object
 from commitlog.errors import AlreadyExists, CommitError, Conflict, CorruptRecord
 from commitlog.namespace.context import NamespaceContext
-from commitlog.namespace.log.checkpoint import Checkpoints
+from commitlog.namespace.log.checkpoint import NamespaceCheckpoints
 from commitlog.namespace.log.entries import parse_change
 from commitlog.namespace.metadata import FIRST, NamespaceMetadata
 from commitlog.namespace.model.binding import RESERVED
@@ -90,7 +90,7 @@ def _has_log(context: NamespaceContext) -> bool:
         return True
     if any(operation.decision is Decision.COMMITTED for operation in log.history()):
         return True
-    return Checkpoints(log, new_id=context.new_id).newest() is not None
+    return NamespaceCheckpoints(log, new_id=context.new_id).newest() is not None
 
 
 def _plan_creation(context: NamespaceContext, change_id: str, identity: str | None) -> Change:

@@ -25,13 +25,13 @@ from commitlog.namespace.fsck.references import (
 from commitlog.namespace.fsck.repair import (
     FindingsRepairer,
     OpenRepairer,
-    Outcome,
     Repairer,
+    RepairOutcome,
     RepairReport,
 )
 from commitlog.namespace.fsck.repair_plans import RepairContext
 from commitlog.namespace.fsck.survey import OpenSurveyor, Surveyor, TableSurveyor
-from commitlog.namespace.gc.objects import Collector, GcReport
+from commitlog.namespace.gc.objects import GarbageCollector, GcReport
 from commitlog.namespace.gc.trash import TrashEmptier, TrashReport
 from commitlog.namespace.inspection import NamespaceInspection, inspect
 from commitlog.namespace.log.compaction import CompactionReport, Compactor
@@ -171,7 +171,7 @@ class Maintenance:
 
     def collector(
         self, referenced: Callable[[Collection[str]], Collection[str]] | None = None
-    ) -> Collector:
+    ) -> GarbageCollector:
         """Return what removes garbage: for `gc`, or for a share of it in a task of a cluster.
 
         Args:
@@ -179,7 +179,7 @@ class Maintenance:
                 reads all records for that.
         """
         self._context.describe()
-        return Collector(
+        return GarbageCollector(
             table=self._context.table,
             keys=self._context.keys,
             store=self._context.store,
@@ -415,16 +415,16 @@ class Maintenance:
                 self.recover()
         for each in pending:
             left = log is None or log.decision(each.path) is None
-            outcome = Outcome.LEFT if left else Outcome.DONE
-            yield RepairReport(finding=each, outcome=Outcome.PLANNED if dry_run else outcome)
+            outcome = RepairOutcome.LEFT if left else RepairOutcome.DONE
+            yield RepairReport(finding=each, outcome=RepairOutcome.PLANNED if dry_run else outcome)
         for each in marks:
             assert each.object is not None
             outcome = (
-                Outcome.DONE
+                RepairOutcome.DONE
                 if dry_run or store_identity_object(self._context, each.object)
-                else Outcome.LEFT
+                else RepairOutcome.LEFT
             )
-            yield RepairReport(finding=each, outcome=Outcome.PLANNED if dry_run else outcome)
+            yield RepairReport(finding=each, outcome=RepairOutcome.PLANNED if dry_run else outcome)
 
     def repairer(self, references: References) -> Repairer:
         """Return what repairs findings in this process, as a task of a cluster does.

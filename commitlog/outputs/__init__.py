@@ -14,7 +14,7 @@ from commitlog.outputs.inspection import AttemptStatus, OutputInspection, Unpubl
 from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility
 from commitlog.outputs.output import Output
 from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
-from commitlog.outputs.reports import GcReport, LostFiles, RecoveryReport, Snapshot
+from commitlog.outputs.reports import LostFiles, OutputGcReport, RecoveryReport, Snapshot
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import Added, OnRewrite, Position, Tail
 
@@ -27,12 +27,12 @@ __all__ = [
     "CommitSummary",
     "DataFile",
     "ExpiryRecord",
-    "GcReport",
     "Job",
     "LostFiles",
     "Mode",
     "OnRewrite",
     "Output",
+    "OutputGcReport",
     "OutputHistory",
     "OutputInspection",
     "Position",

@@ -30,7 +30,7 @@ from commitlog.outputs.records import DataFile, one_of
 from commitlog.outputs.state import State
 from commitlog.paths import check_path, join
 
-__all__ = ["CheckpointHead", "Checkpoints"]
+__all__ = ["CheckpointHead", "OutputCheckpoints"]
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class CheckpointHead:
     index: JobIndex
 
 
-class Checkpoints:
+class OutputCheckpoints:
     """The checkpoints of one output. Thread-safe.
 
     Args:

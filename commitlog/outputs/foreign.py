@@ -26,7 +26,7 @@ from commitlog.stores.api import ObjectInfo, same_etag
 __all__ = [
     "NULL",
     "ForeignFile",
-    "Survey",
+    "OutputListing",
     "check_below",
     "lies_in",
     "parents_of",
@@ -92,7 +92,7 @@ class ForeignFile:
 
 
 @frozen(kw_only=True)
-class Survey:
+class OutputListing:
     """What a listing of an output shows, its own files included. Paths are relative to the output.
 
     Attributes:
@@ -105,21 +105,21 @@ class Survey:
     outputs: set[str] = field(factory=set)
     tables: set[str] = field(factory=set)
 
-    def add(self, other: Survey) -> None:
+    def add(self, other: OutputListing) -> None:
         """Add what another listing shows."""
         self.files.extend(other.files)
         self.outputs.update(other.outputs)
         self.tables.update(other.tables)
 
 
-def survey(infos: Iterable[ObjectInfo], top: str) -> Survey:
+def survey(infos: Iterable[ObjectInfo], top: str) -> OutputListing:
     """Return what a listing of an output shows.
 
     Args:
         infos: the listing.
         top: the path of the output with a slash at its end, or ""; the result is relative to it.
     """
-    found = Survey()
+    found = OutputListing()
     for info in infos:
         name = info.path.removeprefix(top)
         segments = name.split("/")
@@ -133,7 +133,7 @@ def survey(infos: Iterable[ObjectInfo], top: str) -> Survey:
     return found
 
 
-def check_below(found: Survey) -> None:
+def check_below(found: OutputListing) -> None:
     """Raise `NotSupported` if a job cannot replace all rows that a listing shows.
 
     These are outputs that are no partitions, and tables of other formats, whose logs would be wrong.

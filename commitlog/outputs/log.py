@@ -29,7 +29,7 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.record_directory import RecordDirectory
-from commitlog.outputs.checkpoints import Checkpoints
+from commitlog.outputs.checkpoints import OutputCheckpoints
 from commitlog.outputs.foreign import ForeignFile
 from commitlog.outputs.job import NAMING, Batch, Job, Visibility
 from commitlog.outputs.job_index import job_ids, merged
@@ -123,7 +123,7 @@ class CommitLog:
         self.directory = directory
         self._entries = RecordDirectory(store, directory, KINDS, newest=NEWEST)
         self.manifests = Manifests(store, join(directory, "manifests"))
-        self.checkpoints = Checkpoints(store, join(directory, "checkpoints"))
+        self.checkpoints = OutputCheckpoints(store, join(directory, "checkpoints"))
         self.cache = LogCache(self.get, self.checkpoints.load_head, self._missing, clock)
         self._clock = clock
         self._backoff = backoff
@@ -189,7 +189,7 @@ class CommitLog:
         """Return what the records up to `until`, or all, add up to.
 
         That takes as many requests as there are records since the last checkpoint, and a few more;
-        `cached` as for `read`, and `indexed` as for `Checkpoints.load`.
+        `cached` as for `read`, and `indexed` as for `OutputCheckpoints.load`.
         """
         state = self.checkpoints.load(until, indexed=indexed)
         begun = state.version

@@ -75,7 +75,7 @@ from commitlog.outputs.publishing import ALIVE, Cleanup, Publisher
 from commitlog.outputs.ready_jobs import ReadyJob, ReadyQueue
 from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import PreviewLog, PreviewPublisher, collect, recover
-from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
+from commitlog.outputs.reports import OutputGcReport, RecoveryReport, Snapshot
 from commitlog.outputs.shared_records import MOST_FILES, commit_together, unknown_outcome
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail
@@ -663,7 +663,7 @@ class Output:
         )
         return work() if dry_run else self._despite_full_disk(work)
 
-    def gc(self, *, older_than: float, dry_run: bool = False) -> GcReport:
+    def gc(self, *, older_than: float, dry_run: bool = False) -> OutputGcReport:
         """Recover, and remove files that only old versions need. Idempotent.
 
         It removes files that were replaced more than `older_than` seconds ago, by the drivers' clocks: a

@@ -42,7 +42,7 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import decode, encode
 from commitlog.oplog.record_directory import RecordDirectory
-from commitlog.outputs.foreign import ForeignFile, Survey, parents_of, roots_of, survey
+from commitlog.outputs.foreign import ForeignFile, OutputListing, parents_of, roots_of, survey
 from commitlog.outputs.job import HIDDEN, MAGIC, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
@@ -436,7 +436,7 @@ class Publisher:
             raise errors[0]
         return len(distinct)
 
-    def survey(self, directories: Iterable[str]) -> Survey:
+    def survey(self, directories: Iterable[str]) -> OutputListing:
         """Return what listings of directories of the output show.
 
         Args:
@@ -445,7 +445,7 @@ class Publisher:
         top = self.path_in_store("")
         roots = list(roots_of(directories))
 
-        def look(directory: str) -> Survey:
+        def look(directory: str) -> OutputListing:
             return survey(self._store.list(top + directory), top)
 
         def is_other(directory: str) -> bool:
@@ -454,7 +454,7 @@ class Publisher:
         run = self._executor.map
         # The listing of a directory does not show whether one above it is an output of its own.
         parents = parents_of(roots)
-        found = Survey()
+        found = OutputListing()
         for parent, other in zip(parents, run(is_other, parents), strict=True):
             if other:
                 found.outputs.add(parent.rstrip("/"))

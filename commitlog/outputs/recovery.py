@@ -22,7 +22,7 @@ from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Cleanup, Publisher
 from commitlog.outputs.ready_jobs import ReadyQueue
 from commitlog.outputs.records import CommitRecord
-from commitlog.outputs.reports import GcReport, LostFiles, RecoveryReport
+from commitlog.outputs.reports import LostFiles, OutputGcReport, RecoveryReport
 from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, Staged, StagedInfo
 
@@ -185,7 +185,7 @@ def collect(
     older_than: float,
     tag: str,
     clock: Clock,
-) -> GcReport:
+) -> OutputGcReport:
     """Collect the garbage of one output; see `Output.gc`. Arguments as for `recover`."""
     # Computed first: an attempt that is alive and that the recovery does not see begins later.
     dead_before = pending.now(clock) - older_than
@@ -229,7 +229,7 @@ def collect(
     # A driver may have listed its files after a recovery had ruled its attempt out.
     ruled_out = {attempt for attempt in listed if decided.get(attempt) is False}
     removed += publisher.remove_lists(fenced.aborted | ruled_out, lists)
-    return GcReport(recovery=recovery, expired=state.expired, removed=removed)
+    return OutputGcReport(recovery=recovery, expired=state.expired, removed=removed)
 
 
 class PreviewLog(CommitLog):

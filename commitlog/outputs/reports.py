@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from commitlog.outputs.records import DataFile, total_rows
 
-__all__ = ["GcReport", "LostFiles", "RecoveryReport", "Snapshot"]
+__all__ = ["LostFiles", "OutputGcReport", "RecoveryReport", "Snapshot"]
 
 
 @frozen(kw_only=True)
@@ -82,7 +82,7 @@ class RecoveryReport:
 
 
 @frozen(kw_only=True)
-class GcReport:
+class OutputGcReport:
     """The result of `Output.gc`.
 
     Attributes:

@@ -80,7 +80,7 @@ _BLOCK = 1024 * 1024
 
 
 @frozen
-class DataFile:
+class InventoryFile:
     """A file of an inventory: its key in the bucket, and its size in bytes."""
 
     key: str
@@ -104,7 +104,7 @@ class Inventory(ObjectListing):
 
     time: float
     place: Url
-    files: tuple[DataFile, ...] = field(repr=False)
+    files: tuple[InventoryFile, ...] = field(repr=False)
     format: str
     columns: tuple[str, ...]
     prefix: str
@@ -115,7 +115,7 @@ class Inventory(ObjectListing):
         """See `ObjectListing.objects`. Each data file is a partition; all objects are returned."""
         return engine.distribute(self.files).map(self.read)
 
-    def read(self, files: Iterator[DataFile]) -> Iterator[ObjectInfo]:
+    def read(self, files: Iterator[InventoryFile]) -> Iterator[ObjectInfo]:
         """Yield the objects of the store in some of the files.
 
         Raises:
@@ -259,7 +259,7 @@ class _Manifest:
     time: float
     format: str
     schema: str
-    files: tuple[DataFile, ...]
+    files: tuple[InventoryFile, ...]
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> _Manifest:
@@ -269,7 +269,7 @@ class _Manifest:
             time=int(fields["creationTimestamp"]) / 1000,
             format=str(fields["fileFormat"]).lower(),
             schema=str(fields["fileSchema"]),
-            files=tuple(DataFile(str(each["key"]), int(each["size"])) for each in fields["files"]),
+            files=tuple(InventoryFile(str(each["key"]), int(each["size"])) for each in fields["files"]),
         )
 
 
@@ -302,7 +302,7 @@ def _verified(store: ObjectStore, path: str) -> bytes:
     return content
 
 
-def _bucket_above(store: ObjectStore, path: str, files: Sequence[DataFile]) -> str:
+def _bucket_above(store: ObjectStore, path: str, files: Sequence[InventoryFile]) -> str:
     """Return the directory, above a manifest, below which the keys of the files are."""
     above = path
     while files and above:

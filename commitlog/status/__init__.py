@@ -6,13 +6,13 @@ findings, and the reports), `look` (the rules), and `metrics` (reports as OpenMe
 
 from commitlog.status.findings import (
     FINDING_KINDS,
-    Finding,
     FindingKind,
     LeaseInspection,
     LookSettings,
     Report,
     SourceInspection,
     SourcesInspection,
+    StatusFinding,
     TargetKind,
 )
 from commitlog.status.look import look
@@ -20,13 +20,13 @@ from commitlog.status.metrics import metrics_text
 
 __all__ = [
     "FINDING_KINDS",
-    "Finding",
     "FindingKind",
     "LeaseInspection",
     "LookSettings",
     "Report",
     "SourceInspection",
     "SourcesInspection",
+    "StatusFinding",
     "TargetKind",
     "look",
     "metrics_text",

@@ -12,19 +12,19 @@ from typing import Literal, TypeAlias
 from attrs import field, frozen, validators
 
 from commitlog.commit.holding import Holding
-from commitlog.ingest import Backlog, Status
+from commitlog.ingest import Backlog, SourceStatus
 from commitlog.namespace import NamespaceInspection
 from commitlog.outputs import OutputHistory, OutputInspection
 
 __all__ = [
     "FINDING_KINDS",
-    "Finding",
     "FindingKind",
     "LeaseInspection",
     "LookSettings",
     "Report",
     "SourceInspection",
     "SourcesInspection",
+    "StatusFinding",
     "TargetKind",
 ]
 
@@ -172,7 +172,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = _kinds(
 
 
 @frozen(kw_only=True)
-class Finding:
+class StatusFinding:
     """A finding of a look.
 
     Attributes:
@@ -230,7 +230,7 @@ class SourceInspection:
         unreachable: the message if the input could not be listed; None if it was.
     """
 
-    status: Status
+    status: SourceStatus
     url: str | None
     backlog: Backlog | None
     lag: float | None
@@ -256,7 +256,7 @@ class SourcesInspection:
     complete: bool
 
 
-def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _in_order(findings: Iterable[StatusFinding]) -> tuple[StatusFinding, ...]:
     kinds = list(FINDING_KINDS)
     return tuple(sorted(findings, key=lambda each: (kinds.index(each.kind), each.source or "")))
 
@@ -276,5 +276,5 @@ class Report:
     url: str
     kind: TargetKind
     inspection: OutputInspection | NamespaceInspection | LeaseInspection | SourcesInspection
-    findings: tuple[Finding, ...] = field(converter=_in_order)
+    findings: tuple[StatusFinding, ...] = field(converter=_in_order)
     history: OutputHistory | None = None

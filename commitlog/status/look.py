@@ -36,12 +36,12 @@ from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, NamespaceInspection
 from commitlog.outputs import AttemptStatus, Output, OutputInspection
 from commitlog.paths import join
 from commitlog.status.findings import (
-    Finding,
     LeaseInspection,
     LookSettings,
     Report,
     SourceInspection,
     SourcesInspection,
+    StatusFinding,
 )
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
@@ -118,12 +118,12 @@ def _look_at_output(output: Output, url: str | None, settings: LookSettings) -> 
     return Report(url=url, kind="output", inspection=found, findings=findings, history=history)
 
 
-def _of_output(found: OutputInspection, url: str, settings: LookSettings) -> Iterator[Finding]:
+def _of_output(found: OutputInspection, url: str, settings: LookSettings) -> Iterator[StatusFinding]:
     recover = _command("output", "recover", url)
     late = [job for job in found.unpublished if found.now - job.time >= settings.publish_within]
     if late:
         versions = ", ".join(f"{job.version} (job {job.job_id!r})" for job in late[:3])
-        yield Finding(
+        yield StatusFinding(
             kind="unpublished-job",
             count=len(late),
             age=found.now - min(job.time for job in late),
@@ -141,7 +141,7 @@ def _of_output(found: OutputInspection, url: str, settings: LookSettings) -> Ite
     dead = [each for each in silent if each.outcome == "open"]
     if dead:
         names = ", ".join(map(_name, dead[:3]))
-        yield Finding(
+        yield StatusFinding(
             kind="dead-job",
             count=len(dead),
             age=found.now - min(each.active for each in dead),
@@ -150,7 +150,7 @@ def _of_output(found: OutputInspection, url: str, settings: LookSettings) -> Ite
         )
     abandoned = [each for each in silent if each.uploads]
     if abandoned:
-        yield Finding(
+        yield StatusFinding(
             kind="abandoned-uploads",
             count=sum(each.uploads for each in abandoned),
             age=found.now - min(each.began for each in abandoned),
@@ -158,7 +158,7 @@ def _of_output(found: OutputInspection, url: str, settings: LookSettings) -> Ite
             command=recover,
         )
     if found.garbage_objects:
-        yield Finding(
+        yield StatusFinding(
             kind="garbage",
             count=found.garbage_objects,
             bytes=found.garbage_bytes,
@@ -189,22 +189,22 @@ def _look_at_namespace(namespace: Namespace, url: str | None, settings: LookSett
 
 def _of_namespace(
     found: NamespaceInspection, namespace: Namespace, settings: LookSettings
-) -> Iterator[Finding]:
+) -> Iterator[StatusFinding]:
     def command(verb: str, *options: str) -> str:
         place = namespace.table.url.partition("?")[0]
         return _command("namespace", verb, namespace.name, *options, f"--metadata={place}")
 
     if found.missing_store is not None:
-        yield Finding(
+        yield StatusFinding(
             kind="missing-store",
             count=1,
             text=found.missing_store,
             command=command("describe"),
         )
     if found.fenced is not None:
-        yield Finding(kind="fenced", count=1, text=found.fenced, command=command("describe"))
+        yield StatusFinding(kind="fenced", count=1, text=found.fenced, command=command("describe"))
     if found.log is not None and found.log.overdue:
-        yield Finding(
+        yield StatusFinding(
             kind="log-drift",
             count=found.log.overdue,
             age=found.log.oldest,
@@ -212,7 +212,7 @@ def _of_namespace(
             command=command("recover", f"--older-than={settings.pending_after:g}s"),
         )
     if found.log is not None and found.log.settled >= settings.max_log:
-        yield Finding(
+        yield StatusFinding(
             kind="long-log",
             count=found.log.settled,
             text="decided changes that a compaction may fold into a checkpoint",
@@ -222,7 +222,7 @@ def _of_namespace(
     oldest = found.now - settings.stale_after
     dead = [active for active in found.jobs if active <= oldest]
     if dead:
-        yield Finding(
+        yield StatusFinding(
             kind="dead-job",
             count=len(dead),
             age=found.now - min(dead),
@@ -230,14 +230,14 @@ def _of_namespace(
             command=gc,
         )
     if found.stale_uploads:
-        yield Finding(
+        yield StatusFinding(
             kind="abandoned-uploads",
             count=found.stale_uploads,
             text=f"uploads of content that were begun {settings.stale_after:g} s ago or earlier",
             command=gc,
         )
     if found.oldest_trash is not None and found.oldest_trash <= oldest:
-        yield Finding(
+        yield StatusFinding(
             kind="trash",
             count=found.trash,
             age=found.now - found.oldest_trash,
@@ -245,7 +245,7 @@ def _of_namespace(
             command=gc,
         )
     if found.oldest_garbage is not None and found.oldest_garbage <= oldest:
-        yield Finding(
+        yield StatusFinding(
             kind="garbage",
             count=found.garbage_objects,
             bytes=found.garbage_bytes,
@@ -290,12 +290,12 @@ def _look_at_leases(
     return Report(url=url, kind="leases", inspection=found, findings=_of_leases(found, url))
 
 
-def _of_leases(found: LeaseInspection, url: str) -> Iterator[Finding]:
+def _of_leases(found: LeaseInspection, url: str) -> Iterator[StatusFinding]:
     # A lease that can be reclaimed at once, and still was not: no client needs the key now.
     late = [each for each in found.overdue if each.age >= each.wait]
     if late:
         paths = [each.record.path for each in late]
-        yield Finding(
+        yield StatusFinding(
             kind="overdue-lease",
             count=len(late),
             age=late[0].age,
@@ -365,7 +365,7 @@ def _inspect_source(
     return SourceInspection(status=status, url=metadata.url, backlog=backlog, lag=lag)
 
 
-def _of_source(found: SourceInspection, url: str, settings: LookSettings) -> Iterator[Finding]:
+def _of_source(found: SourceInspection, url: str, settings: LookSettings) -> Iterator[StatusFinding]:
     name = found.status.source
 
     def files(option: str) -> str:
@@ -374,7 +374,7 @@ def _of_source(found: SourceInspection, url: str, settings: LookSettings) -> Ite
     if found.status.problems:
         kinds = found.status.problems_by_kind.items()
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds if count)
-        yield Finding(
+        yield StatusFinding(
             kind="quarantined",
             count=found.status.problems,
             text=f"source {name!r} did not deliver some input: {counts}",
@@ -384,7 +384,7 @@ def _of_source(found: SourceInspection, url: str, settings: LookSettings) -> Ite
     if found.backlog is not None and found.lag is not None and found.lag > settings.max_lag:
         oldest = found.backlog.oldest
         path = "" if oldest is None else f"; the oldest is {oldest.file.path!r}"
-        yield Finding(
+        yield StatusFinding(
             kind="ingest-lag",
             count=found.backlog.files,
             bytes=found.backlog.bytes,
@@ -394,7 +394,7 @@ def _of_source(found: SourceInspection, url: str, settings: LookSettings) -> Ite
             source=name,
         )
     if found.unreachable is not None:
-        yield Finding(
+        yield StatusFinding(
             kind="unreachable-input",
             count=1,
             text=f"source {name!r}: {found.unreachable}",
@@ -433,10 +433,10 @@ class _Items:
         self.damage.append(found.reason)
 
 
-def _damage(messages: Iterable[str], command: str) -> Iterator[Finding]:
+def _damage(messages: Iterable[str], command: str) -> Iterator[StatusFinding]:
     found = list(messages)
     if found:
-        yield Finding(
+        yield StatusFinding(
             kind="damaged-record",
             count=len(found),
             text=f"{found[0]}{_more(found, 1)}",

@@ -17,7 +17,6 @@ from commitlog.stores.api import (
     ObjectInfo,
     ObjectStore,
     Observation,
-    Operation,
     Page,
     PutResult,
     RequestExpiry,
@@ -25,6 +24,7 @@ from commitlog.stores.api import (
     StagedInfo,
     StageWriter,
     Versioning,
+    WriteOperation,
     same_etag,
 )
 from commitlog.stores.body import Body
@@ -45,7 +45,6 @@ __all__ = [
     "ObjectInfo",
     "ObjectStore",
     "Observation",
-    "Operation",
     "Page",
     "PutResult",
     "RequestExpiry",
@@ -53,6 +52,7 @@ __all__ = [
     "Staged",
     "StagedInfo",
     "Versioning",
+    "WriteOperation",
     "open_store",
     "same_etag",
 ]

@@ -37,7 +37,6 @@ __all__ = [
     "ObjectInfo",
     "ObjectStore",
     "Observation",
-    "Operation",
     "Page",
     "PutResult",
     "RequestExpiry",
@@ -46,6 +45,7 @@ __all__ = [
     "Staged",
     "StagedInfo",
     "Versioning",
+    "WriteOperation",
     "same_etag",
 ]
 
@@ -142,7 +142,7 @@ class Versioning(enum.Enum):
     SUSPENDED = "suspended"
 
 
-class Operation(enum.Enum):
+class WriteOperation(enum.Enum):
     """A mutation that may carry a condition on the object that it replaces."""
 
     PUT = "put"
@@ -164,19 +164,19 @@ class Capabilities:
             to prefer first. Where it has no entry: `Dialect.STANDARD`, and `Dialect.BARE` for etags.
     """
 
-    conditions: Mapping[Operation, frozenset[type[IfAbsent] | type[IfMatch]]]
+    conditions: Mapping[WriteOperation, frozenset[type[IfAbsent] | type[IfMatch]]]
     enforced: bool
     request_expiry: bool
-    dialects: Mapping[tuple[Operation, type[IfAbsent] | type[IfMatch]], tuple[Dialect, ...]] = (
+    dialects: Mapping[tuple[WriteOperation, type[IfAbsent] | type[IfMatch]], tuple[Dialect, ...]] = (
         MappingProxyType({})
     )
 
-    def carries(self, operation: Operation, condition: Condition) -> bool:
+    def carries(self, operation: WriteOperation, condition: Condition) -> bool:
         """Return whether `operation` can be sent with a condition of this kind, in some dialect."""
         return type(condition) in self.conditions.get(operation, frozenset())
 
     def dialects_of(
-        self, operation: Operation, kind: type[IfAbsent] | type[IfMatch]
+        self, operation: WriteOperation, kind: type[IfAbsent] | type[IfMatch]
     ) -> tuple[Dialect, ...]:
         """Return the dialects in which `operation` can carry such a condition, preferred ones first."""
         return self.dialects.get((operation, kind), _COMMON[kind])

@@ -37,13 +37,13 @@ from commitlog.stores.api import (
     ObjectInfo,
     ObjectStore,
     Observation,
-    Operation,
     Page,
     PutResult,
     RequestExpiry,
     Staged,
     StagedInfo,
     StageWriter,
+    WriteOperation,
     same_etag,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
@@ -131,10 +131,10 @@ class MemoryStore(ObjectStore):
     capabilities = Capabilities(
         conditions=MappingProxyType(
             {
-                Operation.PUT: _BOTH,
-                Operation.COPY: _BOTH,
-                Operation.PUBLISH: _BOTH,
-                Operation.DELETE: frozenset({IfMatch}),
+                WriteOperation.PUT: _BOTH,
+                WriteOperation.COPY: _BOTH,
+                WriteOperation.PUBLISH: _BOTH,
+                WriteOperation.DELETE: frozenset({IfMatch}),
             }
         ),
         enforced=True,

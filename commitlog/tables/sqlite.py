@@ -55,7 +55,7 @@ from commitlog.tables.rules import (
     token_of_key,
     wrong_schema,
 )
-from commitlog.tables.sqlite_connection import Connection, created, open_file, translated
+from commitlog.tables.sqlite_connection import SqliteConnection, created, open_file, translated
 from commitlog.urls import Url
 
 __all__ = ["SqliteTable"]
@@ -128,8 +128,12 @@ class SqliteTable(Table):
         self._clock = clock
         self._busy_timeout = busy_timeout
         # Two connections, since a reader need not wait for another thread's fsync.
-        self._reader = Connection(self._path, schema, busy_timeout=busy_timeout, prepare=self._prepare)
-        self._writer = Connection(self._path, schema, busy_timeout=busy_timeout, prepare=self._prepare)
+        self._reader = SqliteConnection(
+            self._path, schema, busy_timeout=busy_timeout, prepare=self._prepare
+        )
+        self._writer = SqliteConnection(
+            self._path, schema, busy_timeout=busy_timeout, prepare=self._prepare
+        )
         self._next_removal = clock.monotonic()
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from urllib.parse import quote
 
 from commitlog._util.fork import close_on_fork
-from commitlog._util.sqlite_locking import Checkpoints, begin, leave_log_alone
+from commitlog._util.sqlite_locking import WalCheckpoints, begin, leave_log_alone
 from commitlog.errors import (
     AccessDenied,
     Busy,
@@ -25,10 +25,10 @@ from commitlog.errors import (
 from commitlog.tables.api import TableSchema
 from commitlog.tables.rules import damaged, table_not_found
 
-__all__ = ["Connection", "created", "open_file", "translated"]
+__all__ = ["SqliteConnection", "created", "open_file", "translated"]
 
 
-class Connection:
+class SqliteConnection:
     """A connection that is opened on first use. Thread-safe.
 
     Args:
@@ -52,7 +52,7 @@ class Connection:
         self._prepare = prepare
         self._lock = threading.Lock()
         self._open: sqlite3.Connection | None = None
-        self._checkpoints = Checkpoints(path, lambda: open_file(path, "rw", busy_timeout=0))
+        self._checkpoints = WalCheckpoints(path, lambda: open_file(path, "rw", busy_timeout=0))
         close_on_fork(self)
 
     def __del__(self) -> None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from attrs import define, field, frozen
 
 from commitlog.errors import ConfigurationError, NotSupported
-from commitlog.files import GROUP_BYTES, OUTPUT_FORMATS, FileWriter
+from commitlog.files import GROUP_BYTES, OUTPUT_FORMATS, FormatWriter
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.stores import StageWriter
 from commitlog.tabular.partitions import check_partitioning, directory_of, partition_of, split_batch
@@ -116,7 +116,7 @@ class OutputUploads:
 @frozen
 class _OpenFile:
     upload: StageWriter
-    writer: FileWriter
+    writer: FormatWriter
     partition: Mapping[str, str | None]
 
     @property

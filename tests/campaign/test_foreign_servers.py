@@ -18,7 +18,7 @@ from commitlog.commit.probe_report import Kind
 from commitlog.errors import AlreadyExists, CommitError, ConfigurationError, PreconditionFailed
 from commitlog.stores.open import open_store
 from commitlog.testing.contract.store import CHECKS
-from commitlog.testing.contract.store_run import Run
+from commitlog.testing.contract.store_run import StoreRun
 from support.foreign_servers import FOREIGN, ForeignServer
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(2400)]
@@ -83,7 +83,7 @@ def test_a_probe_proves_what_the_server_honours(server: ForeignServer) -> None:
 def test_the_port_holds_but_for_known_faults(server: ForeignServer) -> None:
     """A check that fails is a fault of the server, or of this library."""
     store = open_store(f"s3://{server.new_bucket()}/below", **server.options)
-    run = Run(
+    run = StoreRun(
         store=store,
         byte_order=False,
         conditions={},

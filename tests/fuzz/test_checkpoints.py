@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import CorruptRecord, FormatTooNew, JobAlreadyCommitted
 from commitlog.outputs import AbortRecord, Output, StagedFile
-from commitlog.outputs.checkpoints import CheckpointHead, Checkpoints
+from commitlog.outputs.checkpoints import CheckpointHead, OutputCheckpoints
 from commitlog.outputs.manifest import Manifests
 from commitlog.outputs.records import DataFile, Manifest
 from commitlog.outputs.state import State
@@ -58,8 +58,8 @@ STATE = State(
 PATH = f"checkpoints/{STATE.version:020d}.jsonl.gz"
 
 
-def checkpoints(store: MemoryStore) -> Checkpoints:
-    return Checkpoints(ConditionalStore(store), "checkpoints")
+def checkpoints(store: MemoryStore) -> OutputCheckpoints:
+    return OutputCheckpoints(ConditionalStore(store), "checkpoints")
 
 
 def packed(lines: list[Any]) -> bytes:
@@ -94,7 +94,7 @@ def segment_of(lines: list[Any]) -> bytes:
     return b"".join((gzip.compress(f"{dumps(head)}\n".encode()), *shards))
 
 
-def stored(data: bytes = DATA, index: bytes = INDEX) -> Checkpoints:
+def stored(data: bytes = DATA, index: bytes = INDEX) -> OutputCheckpoints:
     """Return the checkpoints of a store with these two objects."""
     store = MemoryStore()
     store.put(PATH, data)

@@ -11,9 +11,16 @@ import pytest
 from hypothesis import strategies as st
 
 from commitlog.errors import CorruptRecord, FormatTooNew
-from commitlog.ingest import IngestSettings, PathFilter, Problem, Quarantine, SourceMetadata, StateTable
+from commitlog.ingest import (
+    IngestSettings,
+    InputProblem,
+    PathFilter,
+    Quarantine,
+    SourceMetadata,
+    StateTable,
+)
 from commitlog.ingest.quarantine import wanted_slice
-from commitlog.ingest.rows import Row
+from commitlog.ingest.rows import FilesRow
 from commitlog.ingest.source_metadata import schema_item, schema_text
 from commitlog.ingest.source_state import SourceState
 from commitlog.tables.api import Item
@@ -66,8 +73,8 @@ ITEMS = stored()
 #: For each kind of item, its reader and its writer; None if it has no writer.
 PARSERS: dict[str, tuple[Callable[[Item], Any], Callable[[Any], Item] | None]] = {
     "list": (SourceState.from_item, SourceState.to_item),
-    "epoch": (Row.from_item, lambda row: row.to_item("s")),
-    "problem": (Problem.from_item, Problem.to_item),
+    "epoch": (FilesRow.from_item, lambda row: row.to_item("s")),
+    "problem": (InputProblem.from_item, InputProblem.to_item),
     "settings": (SourceMetadata.from_item, SourceMetadata.to_item),
     "schema": (schema_text, lambda text: schema_item("s", text)),
     "wanted": (wanted_slice, None),
@@ -167,7 +174,7 @@ def test_damaged_bytes_never_change_the_content_of_an_item(data: tuple[str, byte
 @fuzz(100, data=damaged_bytes(zlib.compress(b"x" * 100)))
 def test_rows_of_files_that_cannot_be_decompressed_are_corrupt(data: bytes) -> None:
     """Any bytes in place of the compressed data are decompressed, or refused as corrupt."""
-    outcome(lambda: Row.from_item({**ITEMS["epoch"], "body": data}), CorruptRecord)
+    outcome(lambda: FilesRow.from_item({**ITEMS["epoch"], "body": data}), CorruptRecord)
 
 
 @pytest.mark.parametrize("kind", KINDS)

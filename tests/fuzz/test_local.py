@@ -30,7 +30,7 @@ from commitlog.errors import (
 )
 from commitlog.outputs import Output
 from commitlog.stores import IfAbsent, IfMatch, Staged
-from commitlog.stores.local.index import Index, Row, Transaction, Upload
+from commitlog.stores.local.index import Index, IndexRow, Transaction, Upload
 from commitlog.stores.local.scratch import LocalWriter, make_base
 from commitlog.stores.local.store import LocalStore
 from commitlog.testing import ManualClock
@@ -270,7 +270,7 @@ def test_an_unrecorded_upload_leaves_no_open_file(copy: Path) -> None:
     index = FullIndex(str(index_of(copy)), base.identity, lambda _: None, durable=False)
     record = Upload("e" * 32, "a/x", 0.0)
     with closing(base.index), closing(index), pytest.raises(Unavailable, match="full"):
-        LocalWriter(evolve(base, index=index), record, "a/x", Row("token", {}))
+        LocalWriter(evolve(base, index=index), record, "a/x", IndexRow("token", {}))
     gc.collect()
 
 

@@ -26,7 +26,7 @@ from commitlog.iceberg.model import (
     TableEntry,
 )
 from commitlog.iceberg.records import CatalogRecords
-from commitlog.lance.catalog import Catalog
+from commitlog.lance.catalog import LanceCatalog
 from commitlog.locks import FencedStore, Lock, LockSettings
 from commitlog.oplog.codec import Document, encode
 from commitlog.stores import MemoryStore
@@ -89,9 +89,9 @@ def catalog_of(store: ConditionalStore) -> CatalogRecords:
     return CatalogRecords(store, clock=ManualClock(), backoff=ONCE)
 
 
-def lance_of(store: ConditionalStore) -> Catalog:
+def lance_of(store: ConditionalStore) -> LanceCatalog:
     """Return the Lance catalog in a store."""
-    return Catalog(store, new_id=lambda: "0" * 32, clock=ManualClock(), backoff=ONCE)
+    return LanceCatalog(store, new_id=lambda: "0" * 32, clock=ManualClock(), backoff=ONCE)
 
 
 def read_lock(store: ConditionalStore) -> Mapping[str, Any]:

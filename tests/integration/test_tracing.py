@@ -24,7 +24,7 @@ from commitlog.namespace import DirectoryCommitter
 from commitlog.outputs import Output
 from commitlog.stores import open_store
 from commitlog.tables import open_table
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from support.commit import proven
 from support.servers import Ministack
 from support.tracing import Recording, recorded
@@ -74,7 +74,7 @@ def test_the_outcomes_on_s3(
 ) -> None:
     """The three outcomes differ. The requests of an operation are below it, and a retry is an event."""
     with _open(bucket, proxy, ministack) as store:
-        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        proxy.inject(ProxyFault(kind="PUT", action="drop_response"))
         store.put_if_absent("a", b"1")
         *requests, operation = recording.take()
         assert [span.parent.span_id for span in requests if span.parent] == [
@@ -114,14 +114,14 @@ def test_the_outcomes_on_s3(
         assert _attributes(operation)["commitlog.outcome"] == "failure"
         assert operation.status.status_code is StatusCode.ERROR
 
-        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        proxy.inject(ProxyFault(kind="PUT", action="drop_response"))
         with pytest.raises(OutcomeUnknown):
             store.put("a", b"3")
         *_, operation = recording.take()
         assert _attributes(operation)["commitlog.outcome"] == "unknown"
         assert _attributes(operation)["error.type"] == "commitlog.errors.OutcomeUnknown"
 
-        proxy.inject(Fault(kind="GET", action="answer", status=503))
+        proxy.inject(ProxyFault(kind="GET", action="answer", status=503))
         store.get("a")
         failed, answered, operation = recording.take()
         assert _attributes(failed)["error.type"] == "503"

@@ -29,7 +29,7 @@ class Definition:
 
     Attributes:
         module: the full name of its module.
-        name: its qualified name, such as ``Collector.collect``.
+        name: its qualified name, such as ``GarbageCollector.collect``.
         start, end: the start and the end of its source in the module, in characters.
     """
 
@@ -66,8 +66,8 @@ class Library:
         """Return the definition that an anchor names; several if its module defines the name repeatedly.
 
         Args:
-            anchor: a qualified name such as ``Collector.collect``. A package or module in front of it,
-                as in ``namespace:Collector.collect``, limits the search where several modules define
+            anchor: a qualified name such as ``GarbageCollector.collect``. A package or module in front
+                of it, as in ``iceberg:REMEMBERED``, limits the search where several modules define
                 the name.
 
         Raises:

@@ -262,7 +262,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="objects of other programs are never moved or removed",
         edit=Edit(
             (
-                "Collector._collect",
+                "GarbageCollector._collect",
                 "errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])",
                 "errors = self._remove([garbage.data.path for garbage in batch])",
             )

@@ -398,7 +398,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         ),
         edit=Edit(
             (
-                "Collector._collect",
+                "GarbageCollector._collect",
                 "errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])",
                 "errors = self._remove([garbage.data.path for garbage in batch])",
             )

@@ -212,7 +212,9 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="garbage collected at once",
         where="namespace.md#atomicity",
         rule="overwritten or deleted data is kept for `grace` seconds more",
-        edit=Edit(("Collector._due", "if garbage.not_before > min(now, share.until):", "if False:")),
+        edit=Edit(
+            ("GarbageCollector._due", "if garbage.not_before > min(now, share.until):", "if False:")
+        ),
         setting=naming({"A": [read("f", slowly=3.0)], "B": [1.0, write("f", b"1"), gc()]}, files=_F),
         caught="read of A got ObjectChanged, which was never correct",
         story=(
@@ -225,7 +227,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         rule="an object that was named has a record until it is removed",
         edit=Edit(
             (
-                "Collector._collect",
+                "GarbageCollector._collect",
                 "errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])",
                 (
                     "self._remove_records(batch, done)\n"

@@ -33,7 +33,7 @@ from commitlog.errors import (
 from commitlog.namespace import LINK_BATCH_SIZE, NAMESPACE_SCHEMA, Data, Namespace
 from commitlog.namespace.fsck.cross_checks import compare_with_log, compare_with_store
 from commitlog.namespace.fsck.problems import Finding
-from commitlog.namespace.fsck.readers import LogReader, Snapshot, StoreReader, TableReader
+from commitlog.namespace.fsck.readers import LogReader, ScannedRecords, StoreReader, TableReader
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.keys import Keys
@@ -208,7 +208,7 @@ class InterceptedTable(Table):
 _decoded = lru_cache(maxsize=8192)(lambda fields: record_of(dict(fields)))
 
 
-class DecodedOnce(Snapshot):
+class DecodedOnce(ScannedRecords):
     """A snapshot that decodes each item once, even if several scans find it; records are frozen."""
 
     @staticmethod
@@ -256,7 +256,7 @@ class Auditor:
         self._check_history(list(snapshot.entries.values()))
         return shape.tree
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ScannedRecords:
         """Return all records of the namespace."""
         return self._scan()[0].snapshot
 
@@ -269,7 +269,7 @@ class Auditor:
             self._scanned = state, shape, list(shape.findings())
         return self._scanned[1:]
 
-    def _check_content(self, snapshot: Snapshot) -> None:
+    def _check_content(self, snapshot: ScannedRecords) -> None:
         named = [entry.data for entry in snapshot.entries.values() if entry.data is not None]
         named += [each.data for each in snapshot.garbage.values()]
         paths = {data.path for data in named if data.own}

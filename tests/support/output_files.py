@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
-from commitlog.files import OUTPUT_FORMATS, FileWriter, OutputFormat, PartFilter, StoredObject
+from commitlog.files import OUTPUT_FORMATS, FormatWriter, OutputFormat, PartFilter, StoredObject
 from commitlog.stores.memory import MemoryStore
 
 UTC = dt.UTC
@@ -100,7 +100,7 @@ def text_of(known: OutputFormat, *batches: pa.RecordBatch, compression: str | No
 
 def write(
     known: OutputFormat, *batches: pa.RecordBatch, compression: str | None = None
-) -> tuple[bytes, FileWriter]:
+) -> tuple[bytes, FormatWriter]:
     """Return the content of a file with `batches`, and its writer."""
     target = io.BytesIO()
     writer = known.open_writer(target, batches[0].schema, compression)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from attrs import asdict, define, evolve, field, frozen
 
-from commitlog.ingest import INGEST_SCHEMA, IngestAdmin, Problem, StateTable
+from commitlog.ingest import INGEST_SCHEMA, IngestAdmin, InputProblem, StateTable
 from commitlog.ingest.source_state import SourceState
 from commitlog.spark.ingest.options import SPARK_FORMAT, IngestOptions
 from commitlog.spark.session_conf import active
@@ -215,9 +215,9 @@ class Landing:
         with options.opened_store() as store, options.opened_table() as table:
             return what(IngestAdmin(store, table, options.settings))
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[InputProblem]:
         """Return the quarantined slices, sorted by path."""
-        found: list[Problem] = self.operate(lambda operator: list(operator.problems()))
+        found: list[InputProblem] = self.operate(lambda operator: list(operator.problems()))
         return sorted(found, key=lambda problem: problem.slice.file.path)
 
     def committed(self) -> list[str]:

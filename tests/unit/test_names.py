@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
@@ -25,6 +26,7 @@ COINAGES = {
     "brought": "the result",
     "cargo": "batch",
     "crew": "pool",
+    "doubts": "conflicts",
     "floors": "watermarks",
     "forks": "fork safety",
     "gate": "guard record",
@@ -34,6 +36,7 @@ COINAGES = {
     "maps": "mapping",
     "news": "changes",
     "piece": "part, or chunk",
+    "relog": "rewrite of the log",
     "repeats": "retries",
     "shelf": "target",
     "spot": "path, or position",
@@ -42,6 +45,7 @@ COINAGES = {
     "trials": "failures",
     "trouble": "interruption, or failure",
     "turns": "locking",
+    "witness": "primary record",
     "words": "ids, or versions",
 }
 
@@ -91,6 +95,16 @@ def test_a_name_has_one_home() -> None:
         if homes[id(getattr(importlib.import_module(package), name))] > 1
     ]
     assert not twice
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """No two modules define a public class of one name: a reader has several of them open."""
+    homes: dict[str, list[str]] = {}
+    for module in MODULES.values():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module.name)
+    assert not {name: modules for name, modules in homes.items() if len(modules) > 1}
 
 
 def _undocumented(module: Module) -> list[str]:

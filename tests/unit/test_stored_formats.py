@@ -41,7 +41,7 @@ from commitlog.ingest import (
 )
 from commitlog.ingest.offset import Offset
 from commitlog.ingest.source_state import SourceState
-from commitlog.lance.catalog import Catalog as LanceCatalog
+from commitlog.lance.catalog import LanceCatalog
 from commitlog.lance.versions import TableVersions
 from commitlog.locks import LOCK_SCHEMA, Election, FencedStore, Holder, Lock, Semaphore
 from commitlog.namespace import DirectoryCommitter, Namespace

@@ -24,8 +24,8 @@ from commitlog.transfer import (
     Cancelled,
     ContentWriter,
     NamespacePath,
-    Source,
-    StoredFile,
+    OpenSource,
+    StoredContent,
     Transfer,
     drop_files,
     link_files,
@@ -60,7 +60,7 @@ def at(namespace: Namespace, path: str) -> NamespacePath:
 # -- versions of content -------------------------------------------------------------------------------
 
 
-READS: dict[str, Callable[[Source], bytes]] = {
+READS: dict[str, Callable[[OpenSource], bytes]] = {
     "all": lambda source: source.read(),
     "the first bytes": lambda source: source.read(0, 3),
     "later bytes": lambda source: source.read(3, 6),
@@ -287,9 +287,9 @@ def test_blocks_of_a_file(namespace: Namespace) -> None:
 # -- new files ------------------------------------------------------------------------------------------
 
 
-def store(namespace: Namespace, path: str) -> StoredFile:
+def store(namespace: Namespace, path: str) -> StoredContent:
     """Store content for a file."""
-    return StoredFile(at(namespace, path), ContentWriter().write(at(namespace, path), [b"1"]))
+    return StoredContent(at(namespace, path), ContentWriter().write(at(namespace, path), [b"1"]))
 
 
 def test_stored_files_are_linked(namespace: Namespace, executor: Executor) -> None:

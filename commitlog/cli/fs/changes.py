@@ -15,7 +15,7 @@ from commitlog.cli.fs.paths import Match, Targets, is_container, matches, path_o
 from commitlog.cli.fs.status import status_record
 from commitlog.cli.output import dry_run_option, json_option, print_json, print_plan, printable
 from commitlog.cli.parameters import MOMENT
-from commitlog.cli.progress import Job, Progress, run_jobs, threads_option
+from commitlog.cli.progress import FileOperation, Progress, run_jobs, threads_option
 from commitlog.clock import SystemClock
 from commitlog.errors import (
     AlreadyExists,
@@ -170,9 +170,9 @@ def rm(
         if removed is not None:
             _show_removed(removed, dry_run=dry_run, json=json)
 
-    def jobs(url: str) -> Iterator[Job]:
+    def jobs(url: str) -> Iterator[FileOperation]:
         for each in matches(connection, url):
-            yield Job(name=each.url, run=partial(remove, each))
+            yield FileOperation(name=each.url, run=partial(remove, each))
 
     with progress.reported(failures):
         for url in urls:

@@ -16,9 +16,9 @@ from commitlog.cli.exit_status import FailureCollector
 from commitlog.cli.file_io import atomic_file
 from commitlog.cli.fs.paths import Match, Targets, matches, urls_argument
 from commitlog.cli.fs.resume import advise_resume, exact_option
-from commitlog.cli.fs.sources import Source, namespace_source, read_file
+from commitlog.cli.fs.sources import TreeSource, namespace_source, read_file
 from commitlog.cli.output import json_option, print_json, progress_file
-from commitlog.cli.progress import Job, Progress, run_jobs, threads_option
+from commitlog.cli.progress import FileOperation, Progress, run_jobs, threads_option
 from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
 from commitlog.stores.body import write_block
 from commitlog.transfer import BLOCK_SIZE, Advance
@@ -150,7 +150,7 @@ def get(
     failures = FailureCollector()
     progress = Progress()
     with progress.reported(failures):
-        sources: list[Source] = []
+        sources: list[TreeSource] = []
         for url in remote:
             with failures.collect(url):
                 for each in matches(connection, url):
@@ -175,7 +175,7 @@ def get(
 
 
 def _download(
-    sources: list[Source],
+    sources: list[TreeSource],
     local: str,
     failures: FailureCollector,
     progress: Progress,
@@ -193,7 +193,7 @@ def _download(
         raise NotADirectory(f"{local!r} is not a directory: several sources need a directory")
     if exact and into and not sources[0].is_directory:
         raise IsADirectory(f"{local!r} is a directory")
-    planned: list[tuple[Source, str]] = []
+    planned: list[tuple[TreeSource, str]] = []
     targets = Targets()
     for source in sources:
         with failures.collect(source.name):
@@ -227,14 +227,16 @@ def _download(
 
 
 def _jobs(
-    source: Source, target: str, failures: FailureCollector, progress: Progress, *, force: bool
-) -> Iterator[Job]:
+    source: TreeSource, target: str, failures: FailureCollector, progress: Progress, *, force: bool
+) -> Iterator[FileOperation]:
     progress.check()
     with failures.collect(source.name), progress.step(source.name):
         for item in source.items():
             at = os.path.join(target, item.path) if item.path else target
             if item.blocks is not None:
-                yield Job(name=item.name, run=partial(_save, item.name, at, item.blocks, force))
+                yield FileOperation(
+                    name=item.name, run=partial(_save, item.name, at, item.blocks, force)
+                )
             elif not os.path.isdir(at):
                 # If the top directory fails, its contents are not tried.
                 with failures.collect(item.name, part=True) if item.path else nullcontext():

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import click
 
-from commitlog.cli.fs.sources import Source
+from commitlog.cli.fs.sources import TreeSource
 from commitlog.cli.progress import Progress
 
 __all__ = ["advise_resume", "exact_option"]
@@ -31,7 +31,7 @@ def exact_option(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def advise_resume(
-    progress: Progress, done: str, sources: Sequence[Source], *, force: bool, into: bool
+    progress: Progress, done: str, sources: Sequence[TreeSource], *, force: bool, into: bool
 ) -> None:
     """Let `progress` report the copied files of `sources`, and the command for the others.
 

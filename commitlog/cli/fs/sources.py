@@ -19,7 +19,7 @@ from commitlog.transfer import NamespacePath, read_blocks
 if TYPE_CHECKING:
     from commitlog.namespace import Namespace
 
-__all__ = ["Source", "SourceItem", "local_source", "namespace_source", "read_file", "standard_input"]
+__all__ = ["SourceItem", "TreeSource", "local_source", "namespace_source", "read_file", "standard_input"]
 
 #: The number of bytes that are read at a time from a local file.
 _LOCAL_BLOCK_SIZE = 1024 * 1024
@@ -44,7 +44,7 @@ class SourceItem:
 
 
 @frozen(kw_only=True)
-class Source:
+class TreeSource:
     """A file, or a directory with its contents.
 
     Attributes:
@@ -65,7 +65,7 @@ class Source:
     files: Callable[[], Iterator[object]]
 
 
-def standard_input() -> Source:
+def standard_input() -> TreeSource:
     """Return standard input as a source of one file."""
 
     def blocks() -> Generator[bytes]:
@@ -74,7 +74,7 @@ def standard_input() -> Source:
         while block := sys.stdin.buffer.read(_LOCAL_BLOCK_SIZE):
             yield block
 
-    return Source(
+    return TreeSource(
         name="-",
         target_name="",
         is_directory=False,
@@ -84,14 +84,14 @@ def standard_input() -> Source:
     )
 
 
-def local_source(path: str, failures: FailureCollector) -> Source:
+def local_source(path: str, failures: FailureCollector) -> TreeSource:
     """Return a local file or directory; "." and a path that ends in "/." stand for the contents.
 
     Entries that are neither files nor directories are added to `failures`, and so are links to
     directories, because they may lead anywhere. Raises `FileNotFoundError`.
     """
     os.stat(path)
-    return Source(
+    return TreeSource(
         name=path,
         target_name="" if os.path.basename(path) == "." else os.path.basename(os.path.abspath(path)),
         is_directory=os.path.isdir(path),
@@ -133,14 +133,14 @@ def _local_files(top: str) -> Iterator[str]:
         yield from filter(os.path.isfile, (os.path.join(directory, name) for name in names))
 
 
-def namespace_source(top: Match) -> Source:
+def namespace_source(top: Match) -> TreeSource:
     """Return a file or directory of a namespace as a source."""
 
     def effort() -> int:
         total = top.namespace.summary(top.path)
         return effort_of(files=total.files, bytes=total.bytes)
 
-    return Source(
+    return TreeSource(
         name=top.url,
         target_name=top.name or top.namespace.name,
         is_directory=top.is_directory,

@@ -14,13 +14,13 @@ from attrs import field, frozen
 
 from commitlog._util.concurrency import Executor
 from commitlog.cli.exit_status import FailureCollector, Interrupted
-from commitlog.cli.fs.sources import Source, SourceItem
+from commitlog.cli.fs.sources import SourceItem, TreeSource
 from commitlog.cli.fs.status import status_record
 from commitlog.cli.output import note, print_json, printable
-from commitlog.cli.progress import Job, Progress, run_jobs
+from commitlog.cli.progress import FileOperation, Progress, run_jobs
 from commitlog.errors import AlreadyExists, CommitError, InvalidPath, OutcomeUnknown
 from commitlog.paths import join
-from commitlog.transfer import Advance, ContentWriter, NamespacePath, StoredFile, link_files
+from commitlog.transfer import Advance, ContentWriter, NamespacePath, StoredContent, link_files
 
 if TYPE_CHECKING:
     from commitlog.namespace import Data, Status
@@ -52,7 +52,7 @@ class FileUpload:
     json: bool
     _writer: ContentWriter = field(factory=ContentWriter, init=False)
 
-    def run(self, planned: Sequence[tuple[Source, NamespacePath]]) -> None:
+    def run(self, planned: Sequence[tuple[TreeSource, NamespacePath]]) -> None:
         """Upload sources to their targets, which are in one namespace. Raises `TooManyFailures`."""
 
         def show(status: Status | None) -> None:
@@ -70,7 +70,7 @@ class FileUpload:
             progress=self.progress,
         )
 
-    def _jobs(self, source: Source, top: NamespacePath) -> Iterator[Job]:
+    def _jobs(self, source: TreeSource, top: NamespacePath) -> Iterator[FileOperation]:
         parents: list[_NewDirectory] = []
         self.progress.check()
         with self.failures.collect(source.name):
@@ -81,7 +81,7 @@ class FileUpload:
                 parent = parents[-1] if parents else None
                 if item.blocks is not None:
                     run: Callable[[Advance], object] = partial(self._store, item, target, parent)
-                    yield Job(name=item.name, run=run, part=bool(item.path))
+                    yield FileOperation(name=item.name, run=run, part=bool(item.path))
                     continue
                 parents.append(directory := _NewDirectory(target, item.path, parent))
                 run = partial(self._make_directory, directory)
@@ -90,7 +90,7 @@ class FileUpload:
                         run(lambda step: None)  # if this fails, its contents are not tried
                     self.progress.succeed(files=0)
                 else:
-                    yield Job(name=item.name, run=run, part=True, effort=0, files=0)
+                    yield FileOperation(name=item.name, run=run, part=True, effort=0, files=0)
 
     def _make_directory(self, directory: _NewDirectory, advance: Advance) -> None:
         try:
@@ -104,7 +104,7 @@ class FileUpload:
         target: NamespacePath,
         parent: _NewDirectory | None,
         advance: Advance,
-    ) -> StoredFile:
+    ) -> StoredContent:
         is_new = parent is not None and parent.wait(advance)
         check = not (self.force or is_new)
         try:
@@ -113,10 +113,10 @@ class FileUpload:
             )
         except (AlreadyExists, InvalidPath) as error:
             raise self._advise(error) from None
-        return StoredFile(target, data)
+        return StoredContent(target, data)
 
     def _link(
-        self, stored: Sequence[StoredFile | None], executor: Executor
+        self, stored: Sequence[StoredContent | None], executor: Executor
     ) -> list[Status | CommitError | None]:
         made = link_files(stored, executor, overwrite=self.force, parents=False)
         return [self._advise(each) if isinstance(each, CommitError) else each for each in made]
@@ -209,7 +209,7 @@ class _NewDirectory:
 
 
 def upload_whole(
-    source: Source,
+    source: TreeSource,
     target: NamespacePath,
     failures: FailureCollector,
     *,
@@ -268,12 +268,12 @@ def upload_whole(
 
 
 def _staging_jobs(
-    source: Source,
+    source: TreeSource,
     staging: NamespacePath,
     files: dict[str, Data],
     directories: list[str],
     failures: FailureCollector,
-) -> Iterator[Job]:
+) -> Iterator[FileOperation]:
     """Yield jobs that store the content of files in `files`. Add the directories to `directories`."""
     writer = ContentWriter()
 
@@ -285,7 +285,7 @@ def _staging_jobs(
             if item.blocks is None:
                 directories.append(item.path)
             else:
-                yield Job(name=item.name, run=partial(store, item))
+                yield FileOperation(name=item.name, run=partial(store, item))
 
 
 def _empty(directories: list[str], files: Iterable[str]) -> list[str]:

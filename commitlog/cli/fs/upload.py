@@ -15,7 +15,7 @@ from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import FailureCollector
 from commitlog.cli.fs.paths import Targets, is_container, matches, path_of
 from commitlog.cli.fs.resume import advise_resume, exact_option
-from commitlog.cli.fs.sources import Source, local_source, namespace_source, standard_input
+from commitlog.cli.fs.sources import TreeSource, local_source, namespace_source, standard_input
 from commitlog.cli.fs.tree_upload import FileUpload, advised, upload_whole
 from commitlog.cli.output import dry_run_option, json_option, print_plan
 from commitlog.cli.progress import Progress, threads_option
@@ -107,7 +107,7 @@ def put(connection: Connection, sources: tuple[str, ...], url: str, **options: A
     failures = FailureCollector()
     progress = Progress()
     with progress.reported(failures):
-        found: list[Source] = []
+        found: list[TreeSource] = []
         for each in sources:
             with failures.collect(each):
                 found.append(standard_input() if each == "-" else local_source(each, failures))
@@ -143,7 +143,7 @@ def cp(connection: Connection, urls: tuple[str, ...], target: str, **options: An
     progress = Progress()
     with progress.reported(failures):
         top = path_of(connection, target)
-        found: list[Source] = []
+        found: list[TreeSource] = []
         for url in urls:
             with failures.collect(url):
                 for each in matches(connection, url):
@@ -160,7 +160,7 @@ def _is_at_or_below(path: str, top: str) -> bool:
 
 
 def _upload(
-    sources: list[Source],
+    sources: list[TreeSource],
     top: NamespacePath,
     failures: FailureCollector,
     progress: Progress,
@@ -209,13 +209,13 @@ def _upload(
 
 
 def _plan(
-    sources: list[Source],
+    sources: list[TreeSource],
     top: NamespacePath,
     failures: FailureCollector,
     options: _Options,
     *,
     several: bool,
-) -> tuple[list[tuple[Source, NamespacePath]], bool]:
+) -> tuple[list[tuple[TreeSource, NamespacePath]], bool]:
     """Return the target of each source, and whether the sources go into the directory `top`."""
     if options.whole and not all(source.is_directory for source in sources):
         raise click.UsageError("--atomic and --replace take directories: a file is always atomic")
@@ -228,7 +228,7 @@ def _plan(
     into = is_container(top, several=several) and not (options.exact or options.replace)
     if into and not all(source.target_name or source.is_directory for source in sources):
         raise IsADirectory(f"{top.url} is a directory: give a name for the content of standard input")
-    planned: list[tuple[Source, NamespacePath]] = []
+    planned: list[tuple[TreeSource, NamespacePath]] = []
     targets = Targets()
     for source in sources:
         with failures.collect(source.name):
@@ -238,7 +238,7 @@ def _plan(
     return planned, into
 
 
-def _print_plan(source: Source, top: NamespacePath, verb: _Verb, options: _Options) -> None:
+def _print_plan(source: TreeSource, top: NamespacePath, verb: _Verb, options: _Options) -> None:
     """Print each file that would be made. Raises `AlreadyExists` where the upload would."""
     if options.atomic and not options.replace and top.status() is not None:
         raise AlreadyExists(f"{top.url} already exists; --replace replaces it")

@@ -17,7 +17,7 @@ from attrs import asdict, frozen
 
 from commitlog._util.metrics import Metric, openmetrics
 from commitlog.cli.output import duration, moment, printable, progress_file
-from commitlog.ingest import Backlog, IngestSettings, Problem, Slice, SourceMetadata, Status
+from commitlog.ingest import Backlog, IngestSettings, InputProblem, Slice, SourceMetadata, SourceStatus
 from commitlog.ingest.quarantine import Kind
 
 __all__ = [
@@ -45,7 +45,7 @@ class SourceReport:
     """
 
     now: float
-    status: Status
+    status: SourceStatus
     metadata: SourceMetadata | None
     backlog: Backlog | None = None
 
@@ -68,7 +68,7 @@ def slice_record(each: Slice, *, now: float) -> dict[str, Any]:
     }
 
 
-def problem_record(problem: Problem, *, now: float) -> dict[str, Any]:
+def problem_record(problem: InputProblem, *, now: float) -> dict[str, Any]:
     """Return the printed record of a problem."""
     return {
         "state": problem.kind,
@@ -90,7 +90,7 @@ def _line(state: str, each: Slice, now: float) -> str:
     return f"{state:10}  {each.size:>14}  {duration(_age(each, now)):>13}  {printable(each.file.path)}"
 
 
-def problem_lines(problem: Problem, *, now: float) -> Iterator[str]:
+def problem_lines(problem: InputProblem, *, now: float) -> Iterator[str]:
     """Yield the lines for a problem."""
     yield _line(problem.kind, problem.slice, now)
     where = "" if problem.offset is None else f" at byte {problem.offset}"

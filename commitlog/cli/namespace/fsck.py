@@ -20,7 +20,7 @@ from commitlog.cli.namespace.cluster import (
 )
 from commitlog.cli.output import counted, json_option, moment, print_json, printable, readable
 from commitlog.cli.parameters import DURATION
-from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome, RepairReport
+from commitlog.namespace import PROBLEMS, Finding, FsckReport, RepairOutcome, RepairReport
 
 __all__ = ["fsck"]
 
@@ -124,7 +124,7 @@ def fsck(
     left = len(checked.findings)
     if repair:
         for each in repaired:
-            left -= each.outcome is Outcome.DONE
+            left -= each.outcome is RepairOutcome.DONE
             if json:
                 print_json({**_record(each.finding), "outcome": each.outcome.value})
             else:

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from commitlog.cli.connection import Connection
 from commitlog.cli.exit_status import FailureCollector
-from commitlog.cli.progress import Job, Progress, run_jobs
+from commitlog.cli.progress import FileOperation, Progress, run_jobs
 from commitlog.cli.urls import Location
 from commitlog.errors import AlreadyExists, ConfigurationError, NotFound, PreconditionFailed
 from commitlog.stores.api import ObjectInfo, same_etag
@@ -95,13 +95,13 @@ def run_for_each(
     def run(below: ObjectBelow, _: Advance) -> Any:
         return call(below)
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[FileOperation]:
         nonlocal count
         for info in store.list(top.path):
             count += 1
             location = evolve(top, path=info.path)
             below = ObjectBelow(location, info.path[len(top.path) :])
-            yield Job(name=location.url, run=partial(run, below), part=True)
+            yield FileOperation(name=location.url, run=partial(run, below), part=True)
 
     with progress.reported(failures), failures.collect(top.url), progress.step(top.url):
         run_jobs(

@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 from attrs import frozen
 
-__all__ = ["Block", "Header", "Source", "blocks", "one_block_file"]
+__all__ = ["Block", "Header", "SequentialFile", "blocks", "one_block_file"]
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
@@ -31,7 +31,7 @@ _SNAPPY_RATIO = 22
 _XZ_MEMORY = 80 * 1024 * 1024
 
 
-class Source(Protocol):
+class SequentialFile(Protocol):
     """A file to read from its begin to its end."""
 
     def read(self, size: int, /) -> bytes:
@@ -67,7 +67,7 @@ class Header:
     marks: Mapping[bytes, bytes]
 
     @classmethod
-    def read(cls, source: Source, size: int) -> Header:
+    def read(cls, source: SequentialFile, size: int) -> Header:
         """Return the header of a file of `size` bytes. Raises `ValueError`, `EOFError`."""
         if _exactly(source, len(_MAGIC)) != _MAGIC:
             raise ValueError("it does not begin as Avro does")
@@ -105,7 +105,7 @@ class Block:
     data: bytes
 
 
-def blocks(source: Source, header: Header, size: int, most: int) -> Iterator[Block]:
+def blocks(source: SequentialFile, header: Header, size: int, most: int) -> Iterator[Block]:
     """Yield the blocks of a file of `size` bytes; its header was read.
 
     Raises `ValueError`, `EOFError` or the errors of codecs for a block that is damaged, cut off, or has
@@ -135,7 +135,7 @@ def _too_large(most: int) -> ValueError:
     )
 
 
-def _exactly(source: Source, size: int, most: int = _SYNC) -> bytes:
+def _exactly(source: SequentialFile, size: int, most: int = _SYNC) -> bytes:
     if not 0 <= size <= most:
         raise ValueError(f"a length is {size}")
     data = source.read(size)
@@ -144,7 +144,7 @@ def _exactly(source: Source, size: int, most: int = _SYNC) -> bytes:
     return data
 
 
-def _long(source: Source) -> int:
+def _long(source: SequentialFile) -> int:
     value = shift = 0
     while True:
         byte = _exactly(source, 1)[0]

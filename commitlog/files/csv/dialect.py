@@ -10,9 +10,9 @@ from attrs import field, frozen
 
 from commitlog.errors import ConfigurationError
 
-__all__ = ["DIALECT_OPTIONS", "Dialect", "column_names"]
+__all__ = ["DIALECT_OPTIONS", "CsvDialect", "column_names"]
 
-#: The options of `Dialect.of`.
+#: The options of `CsvDialect.of`.
 DIALECT_OPTIONS = (
     "sep",
     "delimiter",
@@ -26,7 +26,7 @@ DIALECT_OPTIONS = (
 
 
 @frozen(kw_only=True)
-class Dialect:
+class CsvDialect:
     r"""The special characters of a line. The defaults are Spark's.
 
     A field that begins with a quote ends with a quote; spaces and tabs may follow, except a separator.
@@ -60,7 +60,7 @@ class Dialect:
     _escaped: re.Pattern[str] = field(init=False, repr=False, eq=False)
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Dialect:
+    def of(cls, options: Mapping[str, str]) -> CsvDialect:
         """Return the dialect that options give. Raises `ConfigurationError` for an invalid value."""
         separator = options.get("sep", options.get("delimiter", ","))
         characters = {name: options[name] for name in ("quote", "escape", "comment") if name in options}

@@ -36,7 +36,7 @@ from commitlog.errors import CorruptRecord, InputUnreadable, NotSupported
 from commitlog.files.base import BATCH_ROWS, Encoder, InputFormat, OutputFormat, PartFilter
 from commitlog.files.columns import Columns, Records
 from commitlog.files.compression import SUFFIXES, compress, content_of
-from commitlog.files.csv.dialect import DIALECT_OPTIONS, Dialect, column_names
+from commitlog.files.csv.dialect import DIALECT_OPTIONS, CsvDialect, column_names
 from commitlog.files.csv.parser import CsvParser
 from commitlog.files.csv.values import infer_type
 from commitlog.files.io import SinkFile, StoredObject, convert_errors
@@ -62,7 +62,7 @@ __all__ = ["CsvInput", "CsvOutput"]
 
 # -- files of outputs ----------------------------------------------------------------------------------
 
-_DIALECT = Dialect()
+_DIALECT = CsvDialect()
 _PARSE = csv.ParseOptions(
     delimiter=_DIALECT.separator,
     quote_char=_DIALECT.quote,
@@ -224,7 +224,7 @@ class CsvInput(InputFormat):
         super().__init__(options)
         check_encoding(options)
         self._lines = Lines.of(options)
-        self._dialect = Dialect.of(options)
+        self._dialect = CsvDialect.of(options)
         self._comment = self._dialect.comment.encode()
         self._white = self._dialect.white
         self._has_header = self._flag("header", False)

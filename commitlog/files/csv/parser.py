@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from commitlog.files.csv.dialect import Dialect
+from commitlog.files.csv.dialect import CsvDialect
 from commitlog.files.csv.values import convert_column, value_converter
 from commitlog.files.rescue import as_json, quoted
 
@@ -36,7 +36,7 @@ class CsvParser:
 
     def __init__(
         self,
-        dialect: Dialect,
+        dialect: CsvDialect,
         width: int,
         schema: pa.Schema,
         places: Sequence[int | None],

@@ -28,7 +28,7 @@ class Confirmer:
 
     Args:
         table: reader of the table.
-        read_log: returns the newest states of some `State.item_id` in the log.
+        read_log: returns the newest states of some `ItemState.item_id` in the log.
         store: reader of the objects, if findings are about objects.
     """
 
@@ -89,7 +89,7 @@ def _is_of_log(finding: Finding) -> bool:
 
 
 def _logged_ids(finding: Finding) -> tuple[str, ...]:
-    """Return the `State.item_id` that a finding compares with the log."""
+    """Return the `ItemState.item_id` that a finding compares with the log."""
     if finding.logged is not None and "id" not in finding.logged:
         key = key_of(finding.logged)
         if key.hash == NAMESPACES:

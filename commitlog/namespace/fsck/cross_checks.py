@@ -11,7 +11,7 @@ from attrs import evolve
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
 from commitlog.namespace.fsck.readers import LogSnapshot, StoreReader
 from commitlog.namespace.fsck.tree_checks import TreeChecks
-from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.entries import ItemState
 from commitlog.namespace.model.backing import is_external
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
@@ -66,7 +66,7 @@ def compare_with_log(
     Args:
         checks: the checks of the rows.
         logged: the contents of the log.
-        only: the `State.item_id` to compare; by default all.
+        only: the `ItemState.item_id` to compare; by default all.
     """
     rows: dict[str, list[Entry]] = defaultdict(list)
     for entry in checks.snapshot.entries.values():
@@ -87,12 +87,12 @@ def compare_with_log(
             yield finding
 
 
-def is_logged(row: Entry, state: State | None) -> bool:
+def is_logged(row: Entry, state: ItemState | None) -> bool:
     """Return whether a row equals the record of the log, as far as this library can read both."""
     return state is not None and state.item is not None and Entry.from_item(state.item) == row
 
 
-def _compared(checks: TreeChecks, rows: list[Entry], state: State | None) -> Finding | None:
+def _compared(checks: TreeChecks, rows: list[Entry], state: ItemState | None) -> Finding | None:
     """Compare the rows of one id, the newest first, with the state of that id in the log."""
     if not rows:
         if state is None or state.item is None:
@@ -148,11 +148,11 @@ def _what(entry: Entry) -> str:
 
 
 def tombstone_id(row: Entry) -> str:
-    """Return the `State.item_id` of the tombstone that a removed row may leave behind."""
+    """Return the `ItemState.item_id` of the tombstone that a removed row may leave behind."""
     return f"t/{row.parent}/{row.name}{'/' if row.is_directory else ''}"
 
 
-def _has_moved(row: Entry, state: State | None) -> bool:
+def _has_moved(row: Entry, state: ItemState | None) -> bool:
     """Return whether the log has a row as removed, or at another place."""
     if state is None or state.version < row.version:
         return False
@@ -234,7 +234,7 @@ def find_unlisted(store: StoreReader, listed: Collection[str]) -> Iterator[tuple
 
     Args:
         store: reader of the objects.
-        listed: garbage of the log that the table does not list, by `State.item_id`.
+        listed: garbage of the log that the table does not list, by `ItemState.item_id`.
     """
     left = iter(sorted(listed))
     while batch := list(islice(left, _WINDOW)):
@@ -311,7 +311,7 @@ def has_content(data: Data, info: ObjectInfo) -> bool:
     return same_etag(info.etag, data.etag) and info.size == data.size
 
 
-def _describe(state: State | None) -> str:
+def _describe(state: ItemState | None) -> str:
     if state is None:
         return "no version of it"
     return "its removal" if state.item is None else f"version {state.version}"

@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 from attrs import define, field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew, NotFound
-from commitlog.namespace.log.checkpoint import Checkpoints, merge_states
-from commitlog.namespace.log.entries import LoggedChange, State, fold, parse_change
+from commitlog.namespace.log.checkpoint import NamespaceCheckpoints, merge_states
+from commitlog.namespace.log.entries import ItemState, LoggedChange, fold, parse_change
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.keys import NAMESPACES, is_valid_key, parse_hash_key
 from commitlog.namespace.model.records import (
@@ -35,7 +35,7 @@ __all__ = [
     "LogReader",
     "LogSnapshot",
     "Scan",
-    "Snapshot",
+    "ScannedRecords",
     "StoreReader",
     "TableReader",
     "read_matching",
@@ -70,7 +70,7 @@ class TableReader:
 
 
 @define
-class Snapshot:
+class ScannedRecords:
     """The records of one namespace, as a scan found them, not all at the same time.
 
     Attributes:
@@ -100,7 +100,7 @@ class Snapshot:
         return record_of(item)
 
     @classmethod
-    def of(cls, table: TableReader, namespace: str) -> Snapshot:
+    def of(cls, table: TableReader, namespace: str) -> ScannedRecords:
         """Return all records that a scan of the table finds; takes some kilobytes for each file."""
         snapshot = cls()
         for item in table.scan(unreadable=lambda found: snapshot.refuse(found, namespace)):
@@ -186,30 +186,30 @@ class LogSnapshot:
 
     Attributes:
         states: the newest state of each requested file and directory, by id.
-        tombstones, garbage: the newest states of tombstones and garbage, by `State.item_id`.
+        tombstones, garbage: the newest states of tombstones and garbage, by `ItemState.item_id`.
         metadata: the metadata record, if it was requested and the log has it.
         pending: operations that are not decided.
         changes: the changes of the pending operations.
     """
 
-    states: dict[str, State] = field(factory=dict)
-    tombstones: dict[str, State] = field(factory=dict)
-    garbage: dict[str, State] = field(factory=dict)
+    states: dict[str, ItemState] = field(factory=dict)
+    tombstones: dict[str, ItemState] = field(factory=dict)
+    garbage: dict[str, ItemState] = field(factory=dict)
     metadata: Item | None = None
     pending: tuple[Operation, ...] = ()
     changes: tuple[LoggedChange, ...] = ()
 
     @classmethod
-    def of(cls, newest: Iterable[State], pending: Iterable[Operation]) -> LogSnapshot:
+    def of(cls, newest: Iterable[ItemState], pending: Iterable[Operation]) -> LogSnapshot:
         """Return the contents of a log.
 
         Args:
             newest: the newest state of each requested item.
             pending: the pending operations.
         """
-        states: dict[str, State] = {}
-        tombstones: dict[str, State] = {}
-        garbage: dict[str, State] = {}
+        states: dict[str, ItemState] = {}
+        tombstones: dict[str, ItemState] = {}
+        garbage: dict[str, ItemState] = {}
         metadata: Item | None = None
         for state in newest:
             kind, _, id = state.item_id.partition("/")
@@ -237,7 +237,7 @@ class LogSnapshot:
         return frozenset(id for change in self.changes for id, _ in change.written | change.replaced)
 
     def item(self, item_id: str) -> Item | None:
-        """Return the newest record of a `State.item_id`; None if the log has no such record."""
+        """Return the newest record of a `ItemState.item_id`; None if the log has no such record."""
         kind, _, id = item_id.partition("/")
         if kind == "m":
             return self.metadata
@@ -252,12 +252,12 @@ class LogReader:
 
     pending: Callable[[], Iterator[Operation]]
     history: Callable[[], Iterator[Operation]]
-    checkpoint: Callable[[], Iterator[State]]
+    checkpoint: Callable[[], Iterator[ItemState]]
 
     @classmethod
     def of(cls, log: OperationLog) -> LogReader:
         """Return a reader of `log`."""
-        checkpoints = Checkpoints(log, new_id=str)
+        checkpoints = NamespaceCheckpoints(log, new_id=str)
         return cls(
             pending=log.pending,
             history=log.history,
@@ -268,11 +268,11 @@ class LogReader:
         """Return the contents of the log: every earlier change is in it, or pending.
 
         Args:
-            only: the `State.item_id` to return; by default all, which takes kilobytes for each file.
+            only: the `ItemState.item_id` to return; by default all, which takes kilobytes for each file.
         """
         return retry_on_new_checkpoint(lambda: self._read(only))
 
-    def states(self, decided: Callable[[str], object]) -> Iterator[State]:
+    def states(self, decided: Callable[[str], object]) -> Iterator[ItemState]:
         """Yield all states of the log, both older and newer ones.
 
         Args:
@@ -288,7 +288,7 @@ class LogReader:
         # Keep this order: an operation decided meanwhile is seen as pending or as decided, and one
         # compacted meanwhile is seen as decided or in the checkpoint.
         pending = {each.id: each for each in self.pending()}
-        changed: dict[str, State] = {}
+        changed: dict[str, ItemState] = {}
         for operation in self.history():
             pending.pop(operation.id, None)
             if operation.decision is Decision.COMMITTED:

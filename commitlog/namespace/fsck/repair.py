@@ -42,7 +42,7 @@ from commitlog.tables.api import MAX_TRANSACTION_WRITES, Delete, Put
 __all__ = [
     "FindingsRepairer",
     "OpenRepairer",
-    "Outcome",
+    "RepairOutcome",
     "RepairReport",
     "Repairer",
     "describe_references",
@@ -53,7 +53,7 @@ __all__ = [
 _UNLOGGED = frozenset({"d", "g"})
 
 
-class Outcome(enum.Enum):
+class RepairOutcome(enum.Enum):
     """The result of the repair of a finding."""
 
     PLANNED = "planned"
@@ -71,7 +71,7 @@ class RepairReport:
     """The result for one finding, and the number of records written, or planned to be written."""
 
     finding: Finding
-    outcome: Outcome
+    outcome: RepairOutcome
     writes: int = 0
 
 
@@ -159,7 +159,7 @@ class Repairer(FindingsRepairer):
         *,
         waits: bool,
         dry_run: bool,
-    ) -> tuple[Outcome, int]:
+    ) -> tuple[RepairOutcome, int]:
         """Repair one finding; return the outcome and the number of writes."""
         is_orphan = finding.problem.name == "orphan-object"
         # The object may have become a file since it was found, and has no record that would show it.
@@ -167,20 +167,20 @@ class Repairer(FindingsRepairer):
         if not records_unchanged(self.table, finding) or (
             is_orphan and finding.object in (referenced() or ())
         ):
-            return Outcome.CHANGED, 0
+            return RepairOutcome.CHANGED, 0
         if waits or (is_orphan and referenced() is None):
-            return Outcome.LEFT, 0
+            return RepairOutcome.LEFT, 0
         try:
             change = plan_repair(self.context, finding, from_log, described, dry_run=dry_run)
             if change is None or len(change.writes) > MAX_TRANSACTION_WRITES:
-                return Outcome.LEFT, 0
+                return RepairOutcome.LEFT, 0
             if not dry_run:
                 self._apply(change)
         except (AlreadyExists, CorruptRecord, FormatTooNew, TransactionTooLarge):
-            return Outcome.LEFT, 0
+            return RepairOutcome.LEFT, 0
         except (PlanOutdated, Conflict, NotFound):
-            return Outcome.CHANGED, 0
-        return Outcome.PLANNED if dry_run else Outcome.DONE, len(change.writes)
+            return RepairOutcome.CHANGED, 0
+        return RepairOutcome.PLANNED if dry_run else RepairOutcome.DONE, len(change.writes)
 
     def _apply(self, change: Change) -> None:
         """Apply a change; log it, unless it only removes an unneeded directory record.

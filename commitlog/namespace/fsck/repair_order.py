@@ -20,7 +20,7 @@ from commitlog.namespace.model.records import Entry
 from commitlog.tables.api import Item, Key
 
 __all__ = [
-    "Effects",
+    "RepairEffects",
     "Stage",
     "described_objects",
     "effects_of",
@@ -115,7 +115,7 @@ def described_objects(finding: Finding) -> Iterator[str]:
 
 
 @frozen(kw_only=True)
-class Effects:
+class RepairEffects:
     """The effects of a repair, and its preconditions. Both name ids, keys, objects and contents.
 
     Two repairs depend on each other if one of them may change what the other changes or reads.
@@ -129,7 +129,7 @@ class Effects:
     reads: frozenset[str]
 
 
-def effects_of(finding: Finding) -> Effects:
+def effects_of(finding: Finding) -> RepairEffects:
     """Return the effects of the repair of a finding, and its preconditions.
 
     Guard records of a directory to which an entry is added are left out: the number of shards in them is
@@ -145,7 +145,7 @@ def effects_of(finding: Finding) -> Effects:
         changes.add(f"contents {finding.id}")
     reads = {*_names_of(upper), *_names_of_keys(map(key_of, upper))}
     reads |= {f"contents {_place(key)[1]}" for key in keys if _place(key)[0] == "e"}
-    return Effects(changes=frozenset(changes), reads=frozenset(reads - changes))
+    return RepairEffects(changes=frozenset(changes), reads=frozenset(reads - changes))
 
 
 def is_common(finding: Finding) -> bool:

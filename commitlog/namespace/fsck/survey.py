@@ -24,14 +24,14 @@ from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import (
     LogReader,
     LogSnapshot,
-    Snapshot,
+    ScannedRecords,
     StoreReader,
     TableReader,
     retry_on_new_checkpoint,
 )
 from commitlog.namespace.fsck.references import find_orphans
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path
-from commitlog.namespace.log.entries import State, digest_of, rank_of
+from commitlog.namespace.log.entries import ItemState, digest_of, rank_of
 from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.model.keys import MAX_SHARDS, Keys, hash_of, parse_hash_key, shards_of_hash
 from commitlog.namespace.model.records import Entry, Garbage, Record, Tombstone, record_of
@@ -69,7 +69,7 @@ class SurveyReport:
 
     Attributes:
         snapshot: the records that may be wrong, and those on which their checks depend.
-        logged: records in which the log and the table seem to differ, by `State.item_id`.
+        logged: records in which the log and the table seem to differ, by `ItemState.item_id`.
         unlisted: garbage of the log that the table does not list, and that is not a file.
         unreadable: the error of a log that cannot be read; then it was not compared.
         log_metadata: the metadata record of the namespace, as the log has it.
@@ -78,7 +78,7 @@ class SurveyReport:
         entries, records, states: numbers of entries and records in the table, and of states in the log.
     """
 
-    snapshot: Snapshot
+    snapshot: ScannedRecords
     logged: frozenset[str] = frozenset()
     unlisted: frozenset[str] = frozenset()
     unreadable: str | None = None
@@ -103,10 +103,10 @@ class Surveyor(abc.ABC):
 
     @abc.abstractmethod
     def read_log(self, only: Collection[str]) -> LogSnapshot:
-        """Read the log again, and return the newest states of some `State.item_id`."""
+        """Read the log again, and return the newest states of some `ItemState.item_id`."""
 
     @abc.abstractmethod
-    def add_ancestors(self, snapshot: Snapshot, logged: LogSnapshot) -> None:
+    def add_ancestors(self, snapshot: ScannedRecords, logged: LogSnapshot) -> None:
         """Add the directories above the records of the log to a snapshot."""
 
     @abc.abstractmethod
@@ -151,7 +151,7 @@ class TableSurveyor(Surveyor):
     def survey(self, notify: Callable[[SurveyReport], object]) -> SurveyReport:
         """See `Surveyor.survey`."""
         namespace, found, unreadable = self.keys.namespace, None, None
-        report = SurveyReport(snapshot=Snapshot())
+        report = SurveyReport(snapshot=ScannedRecords())
 
         def progress(**numbers: Any) -> None:
             nonlocal report
@@ -192,7 +192,7 @@ class TableSurveyor(Surveyor):
         assert self.log is not None
         return self.log.read(only)
 
-    def add_ancestors(self, snapshot: Snapshot, logged: LogSnapshot) -> None:
+    def add_ancestors(self, snapshot: ScannedRecords, logged: LogSnapshot) -> None:
         """See `Surveyor.add_ancestors`: the snapshot has all directories."""
 
     def compare_with_store(
@@ -209,7 +209,7 @@ class TableSurveyor(Surveyor):
 
     def _entries(self) -> Iterator[Entry]:
         """Yield the files and directories of the table, except those that cannot be read."""
-        snapshot = Snapshot()
+        snapshot = ScannedRecords()
         for item in self.table.scan(unreadable=lambda bad: None):
             record = snapshot.read(item, self.keys.namespace)
             if isinstance(record, Entry):
@@ -222,7 +222,7 @@ class LogSurvey:
 
     Attributes:
         ranks: the number that `log_rank` returns for each file, directory and piece of garbage, by
-            `State.item_id`.
+            `ItemState.item_id`.
         metadata: the metadata record of the namespace, as the log has it.
         pending: operations that are not decided.
     """
@@ -259,7 +259,7 @@ def _survey_of_log(log: LogReader, notify: Callable[[int], object]) -> LogSurvey
     return LogSurvey(ranks=ranks, metadata=metadata, pending=tuple(pending.values()))
 
 
-def log_rank(state: State) -> int:
+def log_rank(state: ItemState) -> int:
     """Return a number that orders the states of a file, directory or piece of garbage.
 
     It combines the rank and a digest of the record; the higher number is the current state.
@@ -280,7 +280,7 @@ class Suspects:
         files: hashes of ids.
         objects: hashes of the paths of objects that are garbage.
         tombstones: ids of directories that have tombstones, and no record.
-        logged: records in which the log and the table seem to differ, by `State.item_id`.
+        logged: records in which the log and the table seem to differ, by `ItemState.item_id`.
         unlisted: garbage of the log that the table does not list, and that is not a file.
         unknown: directories without any record that have files.
     """
@@ -321,7 +321,7 @@ class Survey:
     """
 
     logged: dict[str, int] | None = None
-    snapshot: Snapshot = field(factory=Snapshot, init=False)
+    snapshot: ScannedRecords = field(factory=ScannedRecords, init=False)
     entries: int = field(default=0, init=False)
     records: int = field(default=0, init=False)
     #: For each file: hashes of its id, name and object; the number of its directory, and its shard.
@@ -492,12 +492,12 @@ class Survey:
 
 
 def garbage_item_id(garbage: Garbage) -> str:
-    """Return the `State.item_id` of a piece of garbage."""
+    """Return the `ItemState.item_id` of a piece of garbage."""
     return f"x/{parse_hash_key(garbage.key.hash).id}/{garbage.key.range}"
 
 
 def item_id_of(key: Key) -> str | None:
-    """Return the `State.item_id` for the record of a key; None if the key does not show it."""
+    """Return the `ItemState.item_id` for the record of a key; None if the key does not show it."""
     place = parse_hash_key(key.hash)
     return f"{place.kind}/{place.id}/{key.range}" if place.kind in ("t", "x") else None
 

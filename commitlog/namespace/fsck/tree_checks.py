@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
-from commitlog.namespace.fsck.readers import Snapshot
+from commitlog.namespace.fsck.readers import ScannedRecords
 from commitlog.namespace.log.merge import cycles_of
 from commitlog.namespace.model.codec import item_name
 from commitlog.namespace.model.keys import (
@@ -51,7 +51,7 @@ class TreeChecks:
         snapshot: as given.
     """
 
-    def __init__(self, snapshot: Snapshot, keys: Keys) -> None:
+    def __init__(self, snapshot: ScannedRecords, keys: Keys) -> None:
         self.snapshot = snapshot
         self._keys = keys
         self._directories_by_id: dict[str, list[Entry]] = defaultdict(list)

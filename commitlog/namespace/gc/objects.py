@@ -23,7 +23,7 @@ from commitlog.namespace.model.records import Garbage
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Delete, Equals, Item, Table
 
-__all__ = ["Collector", "GarbageShare", "GcReport"]
+__all__ = ["GarbageCollector", "GarbageShare", "GcReport"]
 
 #: Maximum number of objects removed by one request to the store.
 _OBJECTS = 1000
@@ -94,7 +94,7 @@ class GarbageShare:
 
 
 @frozen(kw_only=True)
-class Collector:
+class GarbageCollector:
     """A garbage collector of one namespace.
 
     Args:

@@ -20,13 +20,13 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from commitlog.errors import AlreadyExists, CommitError, CorruptRecord, FormatTooNew, NotFound
-from commitlog.namespace.log.entries import State, fold, item_from_json
+from commitlog.namespace.log.entries import ItemState, fold, item_from_json
 from commitlog.oplog import OperationLog
 from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.validate import build, count, items, mapping, moment, text
 from commitlog.tables.api import Item
 
-__all__ = ["Checkpoint", "Checkpoints", "merge_states", "part_count"]
+__all__ = ["Checkpoint", "NamespaceCheckpoints", "merge_states", "part_count"]
 
 #: Approximate size of a part in bytes, and its maximum number of records.
 _PART_BYTES, _PART_RECORDS = 4 * 1024 * 1024, 10_000
@@ -58,7 +58,7 @@ class Checkpoint:
     counted: frozenset[int] = field(default=frozenset(), repr=False)
 
 
-class Checkpoints:
+class NamespaceCheckpoints:
     """The checkpoints of one log. Thread-safe.
 
     Args:
@@ -105,8 +105,8 @@ class Checkpoints:
         *,
         parts: Iterable[int] | None = None,
         unreadable: Callable[[CommitError], object] | None = None,
-    ) -> Iterator[State]:
-        """Yield the states of a checkpoint, sorted by `State.item_id`.
+    ) -> Iterator[ItemState]:
+        """Yield the states of a checkpoint, sorted by `ItemState.item_id`.
 
         Args:
             checkpoint: the checkpoint; None has no states.
@@ -128,7 +128,7 @@ class Checkpoints:
                 continue
             yield from states
 
-    def _read(self, checkpoint: Checkpoint, part: int) -> list[State]:
+    def _read(self, checkpoint: Checkpoint, part: int) -> list[ItemState]:
         name = _part(checkpoint.id, part)
         try:
             document = self._parts.get(name)
@@ -143,7 +143,12 @@ class Checkpoints:
         return build(document, partial(_states, document))
 
     def write(
-        self, states: Iterable[State], *, after: Checkpoint | None, census: int, counted: frozenset[int]
+        self,
+        states: Iterable[ItemState],
+        *,
+        after: Checkpoint | None,
+        census: int,
+        counted: frozenset[int],
     ) -> str:
         """Store a checkpoint of sorted states after `after`, and make it current; return its id.
 
@@ -154,7 +159,7 @@ class Checkpoints:
         self.make_current(written, after=after)
         return written.id
 
-    def store_parts(self, states: Iterable[State], *, most: int | None = None) -> Checkpoint:
+    def store_parts(self, states: Iterable[ItemState], *, most: int | None = None) -> Checkpoint:
         """Store the parts of a checkpoint of sorted states, without making it current.
 
         Args:
@@ -169,7 +174,7 @@ class Checkpoints:
             total += len(part)
         return Checkpoint(number=0, id=id, parts=parts, states=total, written=0.0)
 
-    def store_parts_at(self, id: str, first: int, states: Iterable[State]) -> tuple[int, int]:
+    def store_parts_at(self, id: str, first: int, states: Iterable[ItemState]) -> tuple[int, int]:
         """Store parts of sorted states, as one of several processes that store one checkpoint.
 
         The call can be repeated with the same arguments: existing parts with the same states stay.
@@ -197,7 +202,7 @@ class Checkpoints:
             if encode(self._parts.get(name)) != encode(document):
                 raise
 
-    def store_unsorted_parts(self, states: Iterable[State], *, run: int = _RUN) -> Checkpoint:
+    def store_unsorted_parts(self, states: Iterable[ItemState], *, run: int = _RUN) -> Checkpoint:
         """Store the parts of a checkpoint of unsorted states, one for each item; see `store_parts`.
 
         At most `run` states are held in memory at a time: more are sorted in several runs, which are
@@ -215,7 +220,7 @@ class Checkpoints:
         self._parts.remove_all(_part(each.id, part) for each in runs for part in range(each.parts))
         return merged
 
-    def read_parts(self, stored: Checkpoint) -> Iterator[State]:
+    def read_parts(self, stored: Checkpoint) -> Iterator[ItemState]:
         """Yield the states of a checkpoint whose parts are stored, and that is not current yet."""
         for part in range(stored.parts):
             document = self._parts.get(_part(stored.id, part))
@@ -257,24 +262,24 @@ class Checkpoints:
         self._records.remove_all(listed.name for listed in self._records.list() if listed.name < current)
 
 
-def part_count(states: Iterable[State]) -> int:
-    """Return the number of parts in which `Checkpoints.store_parts_at` stores sorted states."""
+def part_count(states: Iterable[ItemState]) -> int:
+    """Return the number of parts in which `NamespaceCheckpoints.store_parts_at` stores sorted states."""
     return sum(1 for _ in _parted(states, _PART_RECORDS))
 
 
-def merge_states(states: Iterable[State], changed: Mapping[str, State]) -> Iterator[State]:
+def merge_states(states: Iterable[ItemState], changed: Mapping[str, ItemState]) -> Iterator[ItemState]:
     """Yield the newest of sorted states and of other, changed states, sorted."""
     for _, same in groupby(heapq.merge(states, sorted(changed.values(), key=_of), key=_of), key=_of):
-        newest: dict[str, State] = {}
+        newest: dict[str, ItemState] = {}
         fold(same, newest)
         yield from newest.values()
 
 
-def _of(state: State) -> str:
+def _of(state: ItemState) -> str:
     return state.item_id
 
 
-def _parted(states: Iterable[State], most: int) -> Iterator[list[list[Any]]]:
+def _parted(states: Iterable[ItemState], most: int) -> Iterator[list[list[Any]]]:
     part: list[list[Any]] = []
     size = 0
     for state in states:
@@ -294,13 +299,13 @@ def _shown(item: Item | None) -> dict[str, Any] | None:
     return {name: value.decode() if isinstance(value, bytes) else value for name, value in item.items()}
 
 
-def _states(document: Document) -> list[State]:
+def _states(document: Document) -> list[ItemState]:
     return [_state(each) for each in items(document.body["states"])]
 
 
-def _state(fields: object) -> State:
+def _state(fields: object) -> ItemState:
     of, version, item, began, taken = items(fields)
-    return State(
+    return ItemState(
         item_id=text(of),
         version=count(version),
         item=None if item is None else item_from_json(mapping(item)),

@@ -18,8 +18,8 @@ from typing import TypeVar
 from attrs import define, evolve, field, frozen
 
 from commitlog.errors import AlreadyExists, Conflict, NotFound
-from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints, merge_states
-from commitlog.namespace.log.entries import State, fold, parse_change
+from commitlog.namespace.log.checkpoint import Checkpoint, NamespaceCheckpoints, merge_states
+from commitlog.namespace.log.entries import ItemState, fold, parse_change
 from commitlog.namespace.model.keys import Keys, hash_of
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.tables.api import Table
@@ -97,7 +97,7 @@ class Compactor:
     def _compact(
         self, older_than: float | None, progress: Callable[[CompactionReport], object] | None
     ) -> CompactionReport:
-        checkpoints = Checkpoints(self.log, new_id=self.new_id)
+        checkpoints = NamespaceCheckpoints(self.log, new_id=self.new_id)
         before = checkpoints.newest()  # before the log is listed: what it took is counted, or gone
         done = CompactionReport(states=_size(before))
         present: set[int] = set()
@@ -139,7 +139,7 @@ class Compactor:
     ) -> bool:
         """Store a checkpoint that includes the operations; return whether it includes all of them."""
         most = max(self.held, _size(this.before) // 4)
-        changed: dict[str, State] = {}
+        changed: dict[str, ItemState] = {}
         everything = True
         for operation in operations:
             if operation.decision is Decision.COMMITTED:
@@ -155,7 +155,7 @@ class Compactor:
             raise _lost_race()  # this process slept meanwhile, and wrote a number that was used before
         return everything
 
-    def _current(self, states: Iterable[State]) -> Iterator[State]:
+    def _current(self, states: Iterable[ItemState]) -> Iterator[ItemState]:
         """Yield states, except garbage and tombstones that were removed without being logged."""
         slot, left = "", frozenset[str]()
         for state in states:
@@ -186,7 +186,7 @@ class _Round:
         present: hashes of the ids of all operations, pending or decided.
     """
 
-    checkpoints: Checkpoints
+    checkpoints: NamespaceCheckpoints
     before: Checkpoint | None
     present: frozenset[int]
 
@@ -200,7 +200,7 @@ class _Round:
         """Whether the log has no operation any more that the last census has counted."""
         return self.before is None or self.before.counted.isdisjoint(self.present)
 
-    def merged(self, changed: Mapping[str, State]) -> Iterator[State]:
+    def merged(self, changed: Mapping[str, ItemState]) -> Iterator[ItemState]:
         """Yield the states of the last checkpoint and changed ones, sorted.
 
         Removals that no change of the log can precede are left out. New ones stay: their operations are
@@ -214,7 +214,7 @@ class _Round:
             is_new = state.item is None and not state.taken
             yield evolve(state, taken=self.number) if is_new else state
 
-    def write(self, states: Iterable[State]) -> str:
+    def write(self, states: Iterable[ItemState]) -> str:
         """Store the checkpoint of these states; return its id. Raises `AlreadyExists`."""
         census, counted = self.number, self.present
         if self.before is not None and not self.is_census_over:

@@ -14,8 +14,8 @@ from itertools import chain
 from attrs import define, field
 
 from commitlog.errors import CommitError, ConfigurationError, CorruptRecord
-from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
-from commitlog.namespace.log.entries import LoggedChange, NewestStates, State, parse_changes
+from commitlog.namespace.log.checkpoint import Checkpoint, NamespaceCheckpoints
+from commitlog.namespace.log.entries import ItemState, LoggedChange, NewestStates, parse_changes
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.log.inference import Inference
 from commitlog.namespace.log.merge import Corrections, Outline
@@ -60,9 +60,9 @@ class LogContents(abc.ABC):
     salvage: bool
     epoch: Epoch = field(init=False)
     log: OperationLog = field(init=False)
-    checkpoints: Checkpoints = field(init=False)
+    checkpoints: NamespaceCheckpoints = field(init=False)
     checkpoint: Checkpoint | None = field(default=None, init=False)
-    metadata: State | None = field(default=None, init=False)
+    metadata: ItemState | None = field(default=None, init=False)
     first: float = field(default=0.0, init=False)
     unreadable: dict[str, None] = field(factory=dict, init=False)
     decided: tuple[Operation, ...] = field(default=(), init=False)
@@ -74,7 +74,7 @@ class LogContents(abc.ABC):
     def __attrs_post_init__(self) -> None:
         self.epoch = self.epochs.complete(self.new_id)
         self.log = self.epochs.log_of(self.epoch)
-        self.checkpoints = Checkpoints(self.log, new_id=self.new_id)
+        self.checkpoints = NamespaceCheckpoints(self.log, new_id=self.new_id)
         self._digest = self.digest()
 
     def read(self) -> None:
@@ -116,7 +116,7 @@ class LogContents(abc.ABC):
             if operation.decision is Decision.COMMITTED:
                 self.add(operation, changes[operation.id])
 
-    def learn_metadata(self, states: Iterable[State]) -> None:
+    def learn_metadata(self, states: Iterable[ItemState]) -> None:
         """Keep the metadata record in the states of a committed change, unless one is known."""
         for state in states:
             if state.item_id == "m" and state.supersedes(self.metadata):
@@ -141,7 +141,7 @@ class LogContents(abc.ABC):
         """Add the states of an operation that was pending, and is decided as committed."""
 
     @abc.abstractmethod
-    def checkpoint_metadata(self) -> State | None:
+    def checkpoint_metadata(self) -> ItemState | None:
         """Return the metadata record in the checkpoint."""
 
     @abc.abstractmethod
@@ -159,7 +159,7 @@ class LogContents(abc.ABC):
         """Ids of the entries that `merge` has moved into lost+found."""
 
     @abc.abstractmethod
-    def save(self, epoch: Epoch, metadata: State) -> None:
+    def save(self, epoch: Epoch, metadata: ItemState) -> None:
         """Save the metadata and the corrected states as the first checkpoint of the log of an epoch."""
 
     @abc.abstractmethod
@@ -208,9 +208,9 @@ class WholeLog(LogContents):
     newest: NewestStates = field(factory=NewestStates, init=False)
     _corrections: Corrections = field(factory=Corrections, init=False)
     #: Reads the states that were saved in the log of another epoch.
-    _saved: Callable[[], Iterator[State]] | None = field(default=None, init=False)
+    _saved: Callable[[], Iterator[ItemState]] | None = field(default=None, init=False)
     #: States of operations that were pending, and are decided as committed.
-    _more: list[State] = field(factory=list, init=False)
+    _more: list[ItemState] = field(factory=list, init=False)
     #: The operations, if there are few enough to hold.
     _held: list[tuple[Operation, LoggedChange]] | None = field(default=None, init=False)
 
@@ -249,7 +249,7 @@ class WholeLog(LogContents):
         self.learn_metadata(change.states)
         self._more += change.states
 
-    def checkpoint_metadata(self) -> State | None:
+    def checkpoint_metadata(self) -> ItemState | None:
         """See `LogContents.checkpoint_metadata`."""
         return next((state for state in self._checkpoint_states() if state.item_id == "m"), None)
 
@@ -266,9 +266,9 @@ class WholeLog(LogContents):
         """See `LogContents.found`."""
         return self._corrections.found
 
-    def save(self, epoch: Epoch, metadata: State) -> None:
+    def save(self, epoch: Epoch, metadata: ItemState) -> None:
         """See `LogContents.save`."""
-        checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
+        checkpoints = NamespaceCheckpoints(self.epochs.log_of(epoch), new_id=self.new_id)
         parts = checkpoints.store_unsorted_parts(
             chain([metadata], self._corrections.apply(self._states()))
         )
@@ -290,7 +290,7 @@ class WholeLog(LogContents):
         """See `LogContents.remove_all`."""
         return writer.claim.remove_all()
 
-    def _states(self) -> Iterator[State]:
+    def _states(self) -> Iterator[ItemState]:
         """Yield the newest states that have a record, except the metadata record."""
         for state in self._newest():
             kind, _, item_id = state.item_id.partition("/")
@@ -300,17 +300,17 @@ class WholeLog(LogContents):
             if kind != "t" or not self.newest.is_removed(f"e/{item_id.partition('/')[0]}"):
                 yield state
 
-    def _history(self) -> Iterator[State]:
+    def _history(self) -> Iterator[ItemState]:
         """Yield all states made since the checkpoint, both older and newer ones."""
         for operation, change in self._changes():
             if operation.decision is Decision.COMMITTED:
                 yield from change.states
         yield from self._more
 
-    def _checkpoint_states(self) -> Iterator[State]:
+    def _checkpoint_states(self) -> Iterator[ItemState]:
         return self.checkpoints.states(self.checkpoint, unreadable=self.refuse)
 
-    def _newest(self) -> Iterator[State]:
+    def _newest(self) -> Iterator[ItemState]:
         return self.newest.select(self._checkpoint_states(), self._history())
 
     def _changes(self) -> Iterator[tuple[Operation, LoggedChange]]:

@@ -20,9 +20,9 @@ from commitlog.oplog.validate import MAX_COUNT, build, count, items, mapping, te
 from commitlog.tables.api import Item, Key
 
 __all__ = [
+    "ItemState",
     "LoggedChange",
     "NewestStates",
-    "State",
     "Version",
     "digest_of",
     "fold",
@@ -37,7 +37,7 @@ Version = tuple[str, int]
 
 
 @frozen(kw_only=True)
-class State:
+class ItemState:
     """The state of one item in one entry of the log.
 
     Attributes:
@@ -57,7 +57,7 @@ class State:
     began: float
     taken: int = 0
 
-    def supersedes(self, other: State | None) -> bool:
+    def supersedes(self, other: ItemState | None) -> bool:
         """Return whether this state is newer than another one of the same item."""
         return other is None or rank_of(self) > rank_of(other)
 
@@ -83,18 +83,18 @@ class LoggedChange:
     written: frozenset[Version]
     replaced: frozenset[Version]
     replaced_at: tuple[tuple[Key, Version], ...]
-    states: tuple[State, ...]
+    states: tuple[ItemState, ...]
     removes_primary: bool
 
 
-def fold(states: Iterable[State], known: dict[str, State]) -> None:
+def fold(states: Iterable[ItemState], known: dict[str, ItemState]) -> None:
     """Update `known` with those `states` that are newer."""
     for state in states:
         if state.supersedes(known.get(state.item_id)):
             known[state.item_id] = state
 
 
-def rank_of(state: State) -> int:
+def rank_of(state: ItemState) -> int:
     """Return a number that orders the states of one item: the highest is current."""
     version = state.version
     if state.item_id.startswith("t/") and state.item is not None:
@@ -120,7 +120,7 @@ class NewestStates:
     def __init__(self) -> None:
         self._ranks: dict[str, int] = {}
 
-    def add(self, states: Iterable[State]) -> None:
+    def add(self, states: Iterable[ItemState]) -> None:
         """Add states of the log."""
         for state in states:
             self._ranks[state.item_id] = max(rank_of(state), self._ranks.get(state.item_id, -1))
@@ -129,7 +129,7 @@ class NewestStates:
         """Return whether the log has an item as removed."""
         return self._ranks.get(item_id, 0) % 2 == 1
 
-    def select(self, before: Iterable[State], after: Iterable[State]) -> Iterator[State]:
+    def select(self, before: Iterable[ItemState], after: Iterable[ItemState]) -> Iterator[ItemState]:
         """Yield the newest state of each item once.
 
         Args:
@@ -206,23 +206,23 @@ def parse_changes(
 
 def _states(
     put: Iterable[Item], removed: Iterable[tuple[Key, Mapping[str, object]]], began: float
-) -> Iterator[State]:
+) -> Iterator[ItemState]:
     for item in put:
         place = text(item["place"])
         if place == NAMESPACES:
-            yield State(item_id="m", version=1, item=item, began=began)
+            yield ItemState(item_id="m", version=1, item=item, began=began)
         elif "id" in item:
             item_id = f"e/{text(item['id'])}"
-            yield State(item_id=item_id, version=count(item["version"]), item=item, began=began)
+            yield ItemState(item_id=item_id, version=count(item["version"]), item=item, began=began)
         elif (where := parse_hash_key(place)).kind == "x":
             item_id = f"x/{where.id}/{text(item['name'])}"
-            yield State(item_id=item_id, version=1, item=item, began=began)
+            yield ItemState(item_id=item_id, version=1, item=item, began=began)
             # The file was removed or overwritten, so this version of it is gone.
             garbage = Garbage.from_item(item)
-            yield State(item_id=f"e/{garbage.file}", version=garbage.version, item=None, began=began)
+            yield ItemState(item_id=f"e/{garbage.file}", version=garbage.version, item=None, began=began)
         elif where.kind == "t":
             tombstone = Tombstone.from_item(item)
-            yield State(
+            yield ItemState(
                 item_id=f"t/{where.id}/{tombstone.name}",
                 version=tombstone.written,
                 item=item,
@@ -231,10 +231,10 @@ def _states(
     for key, expected in removed:
         if "version" in expected:
             item_id, version = f"e/{text(expected['id'])}", count(expected["version"])
-            yield State(item_id=item_id, version=version, item=None, began=began)
+            yield ItemState(item_id=item_id, version=version, item=None, began=began)
         elif (where := parse_hash_key(key.hash)).kind == "d" and is_valid_key(key):
             # A removed directory record means that the directory is removed, whatever its version was.
-            yield State(item_id=f"e/{where.id}", version=MAX_COUNT, item=None, began=began)
+            yield ItemState(item_id=f"e/{where.id}", version=MAX_COUNT, item=None, began=began)
 
 
 def item_from_json(fields: Mapping[str, object]) -> Item:

@@ -27,7 +27,7 @@ from typing import Any
 from attrs import frozen
 
 from commitlog.errors import AlreadyExists, Conflict, Fenced
-from commitlog.namespace.log.checkpoint import Checkpoints
+from commitlog.namespace.log.checkpoint import NamespaceCheckpoints
 from commitlog.namespace.metadata import FIRST, Epoch
 from commitlog.oplog import OperationLog
 from commitlog.oplog.codec import Document
@@ -58,7 +58,10 @@ class Epochs:
     def complete(self, new_id: Callable[[], str]) -> Epoch:
         """Return the newest complete epoch: the one to restore from."""
         for epoch in reversed(self.all()):
-            if epoch == FIRST or Checkpoints(self.log_of(epoch), new_id=new_id).newest() is not None:
+            if (
+                epoch == FIRST
+                or NamespaceCheckpoints(self.log_of(epoch), new_id=new_id).newest() is not None
+            ):
                 return epoch
         return FIRST
 

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.namespace.log.entries import LoggedChange, State, Version, parse_change
+from commitlog.namespace.log.entries import ItemState, LoggedChange, Version, parse_change
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.keys import TOP, parse_hash_key
 from commitlog.namespace.model.records import Entry
@@ -80,7 +80,7 @@ class CommittedFacts:
         for directory, shard in other.highest_shard.items():
             self.highest_shard[directory] = max(shard, self.highest_shard.get(directory, 0))
 
-    def concerns(self, state: State) -> bool:
+    def concerns(self, state: ItemState) -> bool:
         """Return whether facts about the item of a state may follow from its newest state.
 
         It is true for one of the states of such an item at least, so a selection of items is complete
@@ -111,7 +111,7 @@ class CommittedFacts:
             if directory in self._directories:
                 self.highest_shard[directory] = max(shard, self.highest_shard.get(directory, 0))
 
-    def add_states(self, states: Iterable[State]) -> None:
+    def add_states(self, states: Iterable[ItemState]) -> None:
         """Add the newest states that all committed changes left."""
         for state in states:
             id = state.item_id.removeprefix("e/")
@@ -308,7 +308,7 @@ def entries_of(change: LoggedChange) -> list[tuple[Version, NameSlot, int]]:
     ]
 
 
-def shard_count(state: State) -> int:
+def shard_count(state: ItemState) -> int:
     """Return the number of shards of a directory; 0 if the state is not that of a directory."""
     if state.item is None or "id" not in state.item:
         return 0
@@ -362,7 +362,7 @@ class Inference:
         """The facts so far; they know the subjects of the pending changes."""
         return self._facts
 
-    def add_states(self, states: Iterable[State]) -> None:
+    def add_states(self, states: Iterable[ItemState]) -> None:
         """Add the newest states that all committed changes left."""
         self._facts.add_states(states)
 

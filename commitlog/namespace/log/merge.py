@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.entries import ItemState
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import (
@@ -55,15 +55,15 @@ class Corrections:
 
     Attributes:
         states: new states, and replacements of others.
-        dropped: states to leave out, by `State.item_id`.
+        dropped: states to leave out, by `ItemState.item_id`.
         found: ids of the entries that moved into lost+found.
     """
 
-    states: dict[str, State] = field(factory=dict)
+    states: dict[str, ItemState] = field(factory=dict)
     dropped: frozenset[str] = frozenset()
     found: tuple[str, ...] = ()
 
-    def apply(self, states: Iterable[State]) -> Iterator[State]:
+    def apply(self, states: Iterable[ItemState]) -> Iterator[ItemState]:
         """Yield the corrected states."""
         for state in states:
             if state.item_id not in self.states and state.item_id not in self.dropped:
@@ -95,14 +95,14 @@ class Outline:
     _used: dict[str, int] = field(factory=dict, init=False)
     _latest: float = field(default=0.0, init=False)
 
-    def add_history(self, states: Iterable[State]) -> None:
+    def add_history(self, states: Iterable[ItemState]) -> None:
         """Add the states of committed changes: only two tables write the same version."""
         for state in states:
             if state.item is not None and state.item_id.startswith("e/"):
                 number = version_hash(state)
                 (self._written_twice if number in self._written else self._written).add(number)
 
-    def add(self, state: State) -> None:
+    def add(self, state: ItemState) -> None:
         """Add the newest state of an item. Raises `CorruptRecord`, `FormatTooNew`."""
         self._latest = max(self._latest, state.began)
         assert state.item is not None
@@ -126,8 +126,8 @@ class Outline:
 
     def merge(
         self,
-        states: Callable[[], Iterable[State]],
-        history: Callable[[], Iterable[State]],
+        states: Callable[[], Iterable[ItemState]],
+        history: Callable[[], Iterable[ItemState]],
         exists: Callable[[Data], bool],
     ) -> Corrections:
         """Return the corrections that make the states one tree; none if they are one already.
@@ -167,7 +167,7 @@ class Outline:
             latest=self._latest,
         )
 
-    def _overwritten_files(self, history: Callable[[], Iterable[State]]) -> Iterator[Entry]:
+    def _overwritten_files(self, history: Callable[[], Iterable[ItemState]]) -> Iterator[Entry]:
         """Yield files of one table that the other has overwritten, and whose content is unreferenced."""
         found: dict[int, Entry] = {}
         for state in history() if self._written_twice else ():
@@ -228,7 +228,7 @@ class MergeConflicts:
             or self.written
         )
 
-    def concern(self, state: State) -> bool:
+    def concern(self, state: ItemState) -> bool:
         """Return whether `corrections` needs the newest state of an item."""
         assert state.item is not None
         if state.item_id.startswith("x/"):
@@ -242,7 +242,7 @@ class MergeConflicts:
     def corrections(
         self,
         keys: Keys,
-        states: Iterable[State],
+        states: Iterable[ItemState],
         overwritten: Iterable[Entry],
         exists: Callable[[Data], bool],
     ) -> Corrections:
@@ -294,7 +294,7 @@ def is_narrow(shards: Shards, highest: int) -> bool:
     return highest >= shards.now
 
 
-def overwritten_file(state: State, written: Container[int]) -> Entry | None:
+def overwritten_file(state: ItemState, written: Container[int]) -> Entry | None:
     """Return the file in a state if two tables have written its version, and it has own content.
 
     Args:
@@ -364,7 +364,7 @@ class _Corrector:
     lost_and_found: LostAndFound
     latest: float
     entries: dict[str, Entry] = field(factory=dict)
-    _states: dict[str, State] = field(factory=dict)
+    _states: dict[str, ItemState] = field(factory=dict)
     _kept: dict[int, tuple[float, str]] = field(factory=dict)
     _lost: set[str] = field(factory=set)
 
@@ -432,7 +432,7 @@ class _Corrector:
 
     def _put(self, entry: Entry) -> None:
         item_id = f"e/{entry.id}"
-        self._states[item_id] = State(
+        self._states[item_id] = ItemState(
             item_id=item_id, version=entry.version, item=entry.to_item(), began=self.latest
         )
 
@@ -459,7 +459,7 @@ class _Corrector:
             )
 
 
-def version_hash(state: State) -> int:
+def version_hash(state: ItemState) -> int:
     """Return a hash of the item and the version of a state."""
     return hash_of(f"{state.item_id}\n{state.version}")
 

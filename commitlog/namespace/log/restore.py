@@ -21,7 +21,7 @@ from commitlog.errors import (
     NotFound,
 )
 from commitlog.namespace.log.contents import LogContents, ReadContents, WholeLog
-from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.entries import ItemState
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.log.restore_writer import (
     LostFile,
@@ -196,7 +196,7 @@ class Restorer:
             decided = tuple(self._decide(contents, operation) for operation in decided)
             metadata = evolve(metadata.of(epoch), change_id=epoch.id)
             item = metadata.to_item()
-            contents.save(epoch, State(item_id="m", version=1, item=item, began=contents.first))
+            contents.save(epoch, ItemState(item_id="m", version=1, item=item, began=contents.first))
         writer = RestoreWriter(table=self.table, store=self.store, keys=keys, claim=claim)
         if replace:
             claim.remove_metadata()

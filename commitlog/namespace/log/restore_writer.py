@@ -13,7 +13,7 @@ from itertools import islice
 from attrs import field, frozen
 
 from commitlog.errors import AlreadyExists, Conflict, TransactionCanceled
-from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.entries import ItemState
 from commitlog.namespace.model.backing import is_external
 from commitlog.namespace.model.codec import key_items, key_of
 from commitlog.namespace.model.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, shards_of
@@ -103,7 +103,7 @@ class RestoreWriter:
     keys: Keys
     claim: RestoreClaim
 
-    def write(self, states: Iterable[State]) -> Iterator[WriteReport]:
+    def write(self, states: Iterable[ItemState]) -> Iterator[WriteReport]:
         """Write the records of files, directories, garbage and tombstones, and those derived from them.
 
         Yields a report after each group. Raises `AlreadyExists` if the table has a different record.
@@ -148,7 +148,7 @@ class RestoreWriter:
             path, above = f"{directory.name}/{path}", directory.parent
         return LostFile(path=path, object=entry.data.path, changed=info is not None)
 
-    def _write(self, states: list[State]) -> WriteReport:
+    def _write(self, states: list[ItemState]) -> WriteReport:
         items: list[Item] = []
         heads: list[tuple[Entry | Garbage, InFlight[Observation]]] = []
         lost: list[Entry] = []

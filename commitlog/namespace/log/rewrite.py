@@ -16,8 +16,8 @@ from attrs import evolve, field, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import Conflict, CorruptRecord, Fenced, NotFound, TransactionCanceled
-from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
-from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.checkpoint import Checkpoint, NamespaceCheckpoints
+from commitlog.namespace.log.entries import ItemState
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.metadata import Epoch, NamespaceMetadata
 from commitlog.namespace.model.codec import item_name
@@ -94,9 +94,9 @@ class LogRewriter:
         if now is None:
             raise self._superseded()
         self._wait(NamespaceMetadata.from_item(now).epoch, older_than)
-        checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
+        checkpoints = NamespaceCheckpoints(self.epochs.log_of(epoch), new_id=self.new_id)
         new = _next(now, epoch)
-        state = State(item_id="m", version=1, item=new, began=self.clock.epoch())
+        state = ItemState(item_id="m", version=1, item=new, began=self.clock.epoch())
         parts = self.states.save(epoch, state)
         self._predecessor(new, epoch)  # else a restore may have removed records before they were read
         checkpoints.make_current(parts, after=None)
@@ -183,7 +183,7 @@ class TableStates(abc.ABC):
         """Read all records. Raises `CorruptRecord` or `FormatTooNew` for one that cannot be read."""
 
     @abc.abstractmethod
-    def save(self, epoch: Epoch, metadata: State) -> Checkpoint:
+    def save(self, epoch: Epoch, metadata: ItemState) -> Checkpoint:
         """Store the metadata and all records in the log of an epoch, not as its checkpoint yet."""
 
 
@@ -214,16 +214,18 @@ class WholeTable(TableStates):
         for _ in self._states():
             pass
 
-    def save(self, epoch: Epoch, metadata: State) -> Checkpoint:
+    def save(self, epoch: Epoch, metadata: ItemState) -> Checkpoint:
         """See `TableStates.save`."""
-        checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
+        checkpoints = NamespaceCheckpoints(self.epochs.log_of(epoch), new_id=self.new_id)
         return checkpoints.store_unsorted_parts(chain([metadata], self._states()))
 
-    def _states(self) -> Iterator[State]:
+    def _states(self) -> Iterator[ItemState]:
         return states_of_scan(self.table.scan, self.keys.namespace, self.clock.epoch())
 
 
-def states_of_scan(scan: Callable[..., Iterator[Item]], namespace: str, now: float) -> Iterator[State]:
+def states_of_scan(
+    scan: Callable[..., Iterator[Item]], namespace: str, now: float
+) -> Iterator[ItemState]:
     """Yield the records of a namespace, as states of a log that began at `now`.
 
     Args:
@@ -259,4 +261,4 @@ def states_of_scan(scan: Callable[..., Iterator[Item]], namespace: str, now: flo
                 item_id, version = f"t/{where.id}/{record.name}", record.written
             case _:
                 continue
-        yield State(item_id=item_id, version=version, item=item, began=now)
+        yield ItemState(item_id=item_id, version=version, item=item, began=now)

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from commitlog.errors import CommitError
-from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints, part_count
+from commitlog.namespace.log.checkpoint import Checkpoint, NamespaceCheckpoints, part_count
 from commitlog.namespace.log.contents import LogContents, digest_of_names, skipped
-from commitlog.namespace.log.entries import LoggedChange, State, parse_changes, rank_of
+from commitlog.namespace.log.entries import ItemState, LoggedChange, parse_changes, rank_of
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.log.inference import CommittedFacts
 from commitlog.namespace.log.merge import (
@@ -82,15 +82,15 @@ LogPart: TypeAlias = NameRange | tuple[int, ...]
 SourcedState: TypeAlias = tuple[str, int, Item | None, float, Source]
 
 
-def sourced(state: State, source: Source) -> SourcedState:
+def sourced(state: ItemState, source: Source) -> SourcedState:
     """Return a state with its source."""
     return state.item_id, state.version, state.item, state.began, source
 
 
-def state_of(sourced: SourcedState) -> State:
+def state_of(sourced: SourcedState) -> ItemState:
     """Return a state without its source."""
     item_id, version, item, began, _ = sourced
-    return State(item_id=item_id, version=version, item=item, began=began)
+    return ItemState(item_id=item_id, version=version, item=item, began=began)
 
 
 @define
@@ -112,9 +112,9 @@ class RangeFacts:
     operations: int = 0
     states: int = 0
     first: float = 0.0
-    metadata: State | None = None
-    last_metadata: State | None = None
-    checkpoint_metadata: State | None = None
+    metadata: ItemState | None = None
+    last_metadata: ItemState | None = None
+    checkpoint_metadata: ItemState | None = None
     unreadable: dict[str, None] = field(factory=dict)
 
 
@@ -153,7 +153,7 @@ class ReadLog:
                         log.history(within=part, unreadable=refuse), learned, refuse
                     )
                 else:
-                    checkpoints = Checkpoints(log, new_id=str)
+                    checkpoints = NamespaceCheckpoints(log, new_id=str)
                     for state in checkpoints.states(self.checkpoint, parts=part, unreadable=refuse):
                         learned.states += 1
                         if state.item_id == "m":
@@ -200,8 +200,8 @@ class PartitionedLog(LogContents):
     _found: tuple[str, ...] = field(default=(), init=False)
     _ranges: tuple[NameRange, ...] = field(default=(), init=False)
     _logged: Dataset[SourcedState] = field(init=False)
-    _states: Dataset[State] = field(init=False)
-    _checkpoint_metadata: State | None = field(default=None, init=False)
+    _states: Dataset[ItemState] = field(init=False)
+    _checkpoint_metadata: ItemState | None = field(default=None, init=False)
     _more: list[SourcedState] = field(factory=list, init=False)
     #: Epoch and checkpoint with the corrected states.
     _saved: tuple[Epoch, Checkpoint] | None = field(default=None, init=False)
@@ -269,7 +269,7 @@ class PartitionedLog(LogContents):
             if state.item_id != "m":
                 self._more.append(sourced(state, (_DECIDED, f"{len(self._more):012d}")))
 
-    def checkpoint_metadata(self) -> State | None:
+    def checkpoint_metadata(self) -> ItemState | None:
         """See `LogContents.checkpoint_metadata`."""
         return self._checkpoint_metadata
 
@@ -297,13 +297,13 @@ class PartitionedLog(LogContents):
         """See `LogContents.found`."""
         return self._found
 
-    def save(self, epoch: Epoch, metadata: State) -> None:
+    def save(self, epoch: Epoch, metadata: ItemState) -> None:
         """See `LogContents.save`."""
         states = self._states.union(self.engine.distribute([metadata]))
         with self.engine.counting("writing the log") as counter:
             counted = states.map(counter.count)
             saved = store_states(counted, self.open_access, epoch, self.new_id())
-        checkpoints = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
+        checkpoints = NamespaceCheckpoints(self.epochs.log_of(epoch), new_id=self.new_id)
         checkpoints.make_current(saved, after=None)
         self._saved = epoch, saved
 
@@ -379,7 +379,7 @@ class PartitionedLog(LogContents):
         )
 
     def _overwritten_files(
-        self, history: Dataset[SourcedState], live: Dataset[State], written: frozenset[int]
+        self, history: Dataset[SourcedState], live: Dataset[ItemState], written: frozenset[int]
     ) -> Iterator[Entry]:
         """Yield files of one table that the other has overwritten, and whose content is unreferenced."""
         if not written:
@@ -502,15 +502,15 @@ def _newest_of_item(item_id: str, states: Iterator[SourcedState]) -> Iterator[_F
             before = version
 
 
-def _newest_states(facts: Iterator[_Fact]) -> Iterator[State]:
+def _newest_states(facts: Iterator[_Fact]) -> Iterator[ItemState]:
     """Yield the newest states, removals too."""
     for kind, item_id, value in facts:
         if kind == "state":
             version, item, began = value
-            yield State(item_id=item_id, version=version, item=item, began=began)
+            yield ItemState(item_id=item_id, version=version, item=item, began=began)
 
 
-def _live_states(facts: Iterator[_Fact]) -> Iterator[State]:
+def _live_states(facts: Iterator[_Fact]) -> Iterator[ItemState]:
     """Yield the newest states of entries and garbage that exist."""
     for state in _newest_states(facts):
         if state.item is not None and not state.item_id.startswith("t/"):
@@ -640,7 +640,7 @@ def _source_of(found: tuple[Source, Entry]) -> Source:
     return found[0]
 
 
-def _referenced(wanted: Collection[str], states: Iterator[State]) -> Iterator[str]:
+def _referenced(wanted: Collection[str], states: Iterator[ItemState]) -> Iterator[str]:
     """Yield the wanted objects to which files or garbage refer."""
     for state in states:
         if state.item is None or state.item_id.startswith("t/"):
@@ -659,14 +659,16 @@ def _garbage_of_history(wanted: Collection[str], states: Iterator[SourcedState])
                 yield path
 
 
-def _uncorrected(corrections: Corrections, states: Iterator[State]) -> Iterator[State]:
+def _uncorrected(corrections: Corrections, states: Iterator[ItemState]) -> Iterator[ItemState]:
     """Yield the states that stay as they are."""
     return evolve(corrections, states={}).apply(
         state for state in states if state.item_id not in corrections.states
     )
 
 
-def store_states(states: Dataset[State], open_access: OpenAccess, epoch: Epoch, id: str) -> Checkpoint:
+def store_states(
+    states: Dataset[ItemState], open_access: OpenAccess, epoch: Epoch, id: str
+) -> Checkpoint:
     """Store states in the log of an epoch, as the parts of a checkpoint.
 
     Args:
@@ -691,16 +693,16 @@ def store_states(states: Dataset[State], open_access: OpenAccess, epoch: Epoch, 
 # -- saving and writing --------------------------------------------------------------------------------
 
 
-def _by_item_id(states: Iterator[State]) -> Iterator[Keyed[State]]:
+def _by_item_id(states: Iterator[ItemState]) -> Iterator[Keyed[ItemState]]:
     for state in states:
         yield state.item_id, 0, state
 
 
-def _values(records: Iterable[Keyed[State]]) -> Iterator[State]:
+def _values(records: Iterable[Keyed[ItemState]]) -> Iterator[ItemState]:
     return (state for _, _, state in records)
 
 
-def _count_parts(records: Iterator[Keyed[State]]) -> Iterator[tuple[str, int]]:
+def _count_parts(records: Iterator[Keyed[ItemState]]) -> Iterator[tuple[str, int]]:
     """Yield the first item and the number of parts, unless there are no records."""
     first = next(records, None)
     if first is not None:
@@ -723,12 +725,12 @@ class _StoreParts:
     id: str
     offsets: Mapping[str, int]
 
-    def __call__(self, records: Iterator[Keyed[State]]) -> Iterator[int]:
+    def __call__(self, records: Iterator[Keyed[ItemState]]) -> Iterator[int]:
         first = next(records, None)
         if first is None:
             return
         with self.open_access() as access:
-            checkpoints = Checkpoints(Epochs(access.log).log_of(self.epoch), new_id=str)
+            checkpoints = NamespaceCheckpoints(Epochs(access.log).log_of(self.epoch), new_id=str)
             states = _values(chain([first], records))
             _, total = checkpoints.store_parts_at(self.id, self.offsets[first[0]], states)
         yield total
@@ -742,9 +744,9 @@ class _ReadParts:
     epoch: Epoch
     saved: Checkpoint
 
-    def __call__(self, groups: Iterator[tuple[int, ...]]) -> Iterator[State]:
+    def __call__(self, groups: Iterator[tuple[int, ...]]) -> Iterator[ItemState]:
         with self.open_access() as access:
-            checkpoints = Checkpoints(Epochs(access.log).log_of(self.epoch), new_id=str)
+            checkpoints = NamespaceCheckpoints(Epochs(access.log).log_of(self.epoch), new_id=str)
             yield from checkpoints.states(self.saved, parts=_each(groups))
 
 
@@ -764,7 +766,7 @@ class _WriterAccess:
         )
 
 
-def _write(access: _WriterAccess, states: Iterator[State]) -> Iterator[WriteReport | Entry]:
+def _write(access: _WriterAccess, states: Iterator[ItemState]) -> Iterator[WriteReport | Entry]:
     """Write the records of states; yield a report, and the files that may have lost their content."""
     total = WriteReport(files=0, directories=0, garbage=0, records=0, lost=())
     with access.open_access() as parts:

@@ -21,8 +21,8 @@ from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.references import KnownReferences, References
 from commitlog.namespace.fsck.repair import (
     FindingsRepairer,
-    Outcome,
     Repairer,
+    RepairOutcome,
     RepairReport,
     describe_references,
     find_referenced_objects,
@@ -53,7 +53,7 @@ OpenTaskRepairer: TypeAlias = Callable[[References], AbstractContextManager[Repa
 _Group: TypeAlias = tuple[int, ...]
 
 #: The position of a finding, the outcome of its repair, and the number of writes.
-_Result: TypeAlias = tuple[int, Outcome, int]
+_Result: TypeAlias = tuple[int, RepairOutcome, int]
 
 
 @frozen(kw_only=True)

@@ -24,7 +24,7 @@ from commitlog.namespace.fsck.cross_checks import compare_with_store
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import (
     LogSnapshot,
-    Snapshot,
+    ScannedRecords,
     StoreReader,
     retry_on_new_checkpoint,
 )
@@ -37,8 +37,8 @@ from commitlog.namespace.fsck.references import (
 )
 from commitlog.namespace.fsck.survey import Surveyor, SurveyReport, item_id_of
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path, is_in_place
-from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints
-from commitlog.namespace.log.entries import State, fold, parse_change, rank_of
+from commitlog.namespace.log.checkpoint import Checkpoint, NamespaceCheckpoints
+from commitlog.namespace.log.entries import ItemState, fold, parse_change, rank_of
 from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.log.inference import CommittedFacts
 from commitlog.namespace.metadata import FIRST, Epoch
@@ -86,7 +86,7 @@ class _ScanReport:
 
     entries: int
     records: int
-    others: Snapshot
+    others: ScannedRecords
 
 
 #: What a survey found: its kind, its subject, and a value.
@@ -146,7 +146,7 @@ class PartitionedSurveyor(Surveyor, References):
 
     def survey(self, notify: Callable[[SurveyReport], object]) -> SurveyReport:
         """See `Surveyor.survey`."""
-        report = SurveyReport(snapshot=Snapshot())
+        report = SurveyReport(snapshot=ScannedRecords())
         read = _LogRead()
         if self.log is not None:
             read = retry_on_new_checkpoint(self._survey_log)
@@ -181,7 +181,7 @@ class PartitionedSurveyor(Surveyor, References):
         """See `Surveyor.read_log`."""
         return retry_on_new_checkpoint(partial(self._read_log, frozenset(only)))
 
-    def add_ancestors(self, snapshot: Snapshot, logged: LogSnapshot) -> None:
+    def add_ancestors(self, snapshot: ScannedRecords, logged: LogSnapshot) -> None:
         """See `Surveyor.add_ancestors`."""
         items = (state.item for state in logged.states.values())
         above = {parse_hash_key(key_of(item).hash).id for item in items if item is not None}
@@ -192,7 +192,7 @@ class PartitionedSurveyor(Surveyor, References):
     ) -> Iterator[tuple[int, list[Finding]]]:
         """See `Surveyor.compare_with_store`. The objects are listed, and suspect ones are looked up."""
         number, entries = self.objects.differing(self._scanned.map(_records_alone), notify)
-        snapshot = Snapshot()
+        snapshot = ScannedRecords()
         for entry in entries:
             snapshot.keep(entry)
         self._add_directories(snapshot, {entry.parent for entry in entries})
@@ -245,7 +245,7 @@ class PartitionedSurveyor(Surveyor, References):
         assert self.log is not None
         # Keep this order: see `fsck.readers.read_matching`.
         pending = [state for each in self.log.pending() for state in parse_change(each).states]
-        checkpoint = Checkpoints(self.log, new_id=str).newest()
+        checkpoint = NamespaceCheckpoints(self.log, new_id=str).newest()
         read = self._read(checkpoint, frozenset()).map(partial(_states_with_objects, paths)).keep()
         self._raise_unreadable(read.map(facts_alone).collect())
         self._check_checkpoint(checkpoint)
@@ -287,14 +287,14 @@ class PartitionedSurveyor(Surveyor, References):
         assert self.log is not None
         # Keep this order: see `LogReader.read`.
         pending = {each.id: each for each in self.log.pending()}
-        checkpoint = Checkpoints(self.log, new_id=str).newest()
+        checkpoint = NamespaceCheckpoints(self.log, new_id=str).newest()
         read = self._read(checkpoint, frozenset(pending)).map(partial(_wanted_states, only)).keep()
         learned = read.map(facts_alone).collect()
         self._check_checkpoint(checkpoint)
         self._raise_unreadable(learned)
         for id in chain.from_iterable(each.decided for each in learned):
             pending.pop(id, None)
-        newest: dict[str, State] = {}
+        newest: dict[str, ItemState] = {}
         fold(map(state_of, sorted(read.map(states_alone).collect(), key=itemgetter(-1))), newest)
         if "m" in only:
             metadata = [each.checkpoint_metadata for each in learned]
@@ -325,7 +325,7 @@ class PartitionedSurveyor(Surveyor, References):
     def _checkpoint(self, unreadable: list[str]) -> Checkpoint | None:
         assert self.log is not None
         try:
-            return Checkpoints(self.log, new_id=str).newest()
+            return NamespaceCheckpoints(self.log, new_id=str).newest()
         except (CorruptRecord, FormatTooNew) as error:
             unreadable.append(str(error))
             return None
@@ -368,7 +368,7 @@ class PartitionedSurveyor(Surveyor, References):
             unlisted=frozenset(found["unlisted"]),
         )
 
-    def _add_directories(self, snapshot: Snapshot, ids: Collection[str]) -> None:
+    def _add_directories(self, snapshot: ScannedRecords, ids: Collection[str]) -> None:
         """Add directories and those above them, with their records and guard records, to a snapshot."""
         known = {entry.id for entry in snapshot.entries.values() if entry.is_directory}
         left = set(ids) - known
@@ -404,7 +404,7 @@ class _LogRead:
 
 def _metadata_of(learned: Iterable[RangeFacts]) -> Item | None:
     """Return the metadata record that one process would read last."""
-    found: State | None = None
+    found: ItemState | None = None
     for each in learned:
         found = each.last_metadata or found
     for each in learned:
@@ -436,7 +436,7 @@ class _Scan:
     namespace: str
 
     def __call__(self, segments: Iterator[tuple[int, int]]) -> Iterator[_FoundRecord | _ScanReport]:
-        others = Snapshot()
+        others = ScannedRecords()
         entries = records = 0
 
         def refuse(found: UnreadableItem) -> None:
@@ -647,7 +647,7 @@ def _of_id(keys: Keys, has_log: bool, id: str, values: Iterator[Any]) -> Iterato
         yield "edge", id, directories[0].parent
     if not (directories or children or has_tombstones or records):
         return  # a file
-    snapshot = Snapshot(corrupt={key: ({}, "") for key in corrupt})
+    snapshot = ScannedRecords(corrupt={key: ({}, "") for key in corrupt})
     for item in records:
         snapshot.keep(_record_of(item))
     if first is not None:

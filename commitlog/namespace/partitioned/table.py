@@ -12,7 +12,7 @@ from attrs import frozen
 
 from commitlog.clock import Clock
 from commitlog.namespace.log.checkpoint import Checkpoint
-from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.entries import ItemState
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.log.rewrite import TableStates, states_of_scan
 from commitlog.namespace.metadata import Epoch
@@ -68,14 +68,14 @@ class PartitionedTable(TableStates):
         with self.engine.counting("reading the table") as counter:
             count(self._states().map(counter.count))
 
-    def save(self, epoch: Epoch, metadata: State) -> Checkpoint:
+    def save(self, epoch: Epoch, metadata: ItemState) -> Checkpoint:
         """See `TableStates.save`."""
         states = self._states().union(self.engine.distribute([metadata]))
         with self.engine.counting("writing the log") as counter:
             counted = states.map(counter.count)
             return store_states(counted, self.open_access, epoch, self.new_id())
 
-    def _states(self) -> Dataset[State]:
+    def _states(self) -> Dataset[ItemState]:
         number = _SEGMENTS * self.engine.partitions
         segments = self.engine.distribute([(each, number) for each in range(number)])
         return segments.map(partial(_read, self.open_access, self.namespace, self.clock.epoch()))
@@ -83,7 +83,7 @@ class PartitionedTable(TableStates):
 
 def _read(
     open_access: OpenAccess, namespace: str, now: float, segments: Iterator[tuple[int, int]]
-) -> Iterator[State]:
+) -> Iterator[ItemState]:
     with open_access() as access:
         for segment, number in segments:
             scan = partial(access.table.scan, segment=segment, segments=number)

@@ -34,10 +34,10 @@ from commitlog.stores.api import (
     Condition,
     IfAbsent,
     ObjectStore,
-    Operation,
     PutResult,
     Staged,
     StageWriter,
+    WriteOperation,
     same_etag,
 )
 from commitlog.stores.body import PUT_LIMIT, Body, chunks, split_body
@@ -69,7 +69,7 @@ class Content:
     new_id: Callable[[], str] = field(repr=False)
     recorder: RequestRecorder = field(factory=RequestRecorder)
     #: Operations for which the store has refused conditions.
-    _unconditional: set[Operation] = field(factory=set, init=False, repr=False)
+    _unconditional: set[WriteOperation] = field(factory=set, init=False, repr=False)
 
     def put(self, body: Body) -> Data:
         """Store a body under a new path.
@@ -98,7 +98,7 @@ class Content:
         def put(path: str, condition: Condition | None) -> PutResult:
             return self.store.put(path, view, condition=condition)
 
-        return self._retry(lambda: self._write(Operation.PUT, put, view.nbytes))
+        return self._retry(lambda: self._write(WriteOperation.PUT, put, view.nbytes))
 
     def copy(self, data: Data) -> Data:
         """Have the store copy an object to a new path; return the copy.
@@ -110,7 +110,9 @@ class Content:
             return self.store.copy(data.path, path, condition=condition)
 
         try:
-            copied = self._retry(lambda: self._write(Operation.COPY, copy, data.size), what="copied")
+            copied = self._retry(
+                lambda: self._write(WriteOperation.COPY, copy, data.size), what="copied"
+            )
         except NotFound as error:
             self.store.check()
             raise ObjectChanged(_gone(data)) from error
@@ -190,7 +192,7 @@ class Content:
         )
 
     def _write(
-        self, operation: Operation, send: Callable[[str, Condition | None], PutResult], size: int
+        self, operation: WriteOperation, send: Callable[[str, Condition | None], PutResult], size: int
     ) -> Data:
         """Write an object of `size` bytes under a new path, on condition that the path is free."""
         path = self._new_path()

@@ -20,7 +20,7 @@ from commitlog.spark.targets.base import Locate
 
 __all__ = [
     "SCHEMA",
-    "Directory",
+    "DirectorySnapshot",
     "NamespaceFile",
     "columns_in",
     "columns_of",
@@ -48,7 +48,7 @@ class NamespaceFile(DataFile):
 
 
 @frozen(kw_only=True)
-class Directory:
+class DirectorySnapshot:
     """A directory at one moment. A job that was published since is not in it, in whole or in part.
 
     Attributes:
@@ -60,14 +60,14 @@ class Directory:
     files: tuple[NamespaceFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
 
 
-def directory_at(namespace: Namespace, path: str) -> Directory:
+def directory_at(namespace: Namespace, path: str) -> DirectorySnapshot:
     """Return the directory at `path`. Raises `NotFound`, and `Conflict` if it is replaced repeatedly."""
     for _ in range(_TRIES):
         before = namespace.stat(path)
         files = tuple(files_at(namespace, path))
         # If the directory was replaced meanwhile, gc may have removed some of its files already.
         if namespace.stat(path).id == before.id:
-            return Directory(status=before, files=files)
+            return DirectorySnapshot(status=before, files=files)
     raise Conflict(f"{path!r} was replaced again and again while it was listed")
 
 
@@ -85,7 +85,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def columns_of(found: Directory, locate: Locate) -> StructType:
+def columns_of(found: DirectorySnapshot, locate: Locate) -> StructType:
     """Return the columns that the jobs of a directory have stored, or else those of its first file.
 
     Raises:

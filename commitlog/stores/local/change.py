@@ -19,15 +19,15 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.stores.api import Condition, IfAbsent, IfMatch, same_etag
-from commitlog.stores.local.index import Row, Transaction, Upload, etag_of
+from commitlog.stores.local.index import IndexRow, Transaction, Upload, etag_of
 from commitlog.stores.local.scratch import Base, PrivateFile
 from commitlog.stores.local.tree import in_the_way
 
-__all__ = ["Change", "changed", "no_upload", "tidy"]
+__all__ = ["LocalChange", "changed", "no_upload", "tidy"]
 
 
 @frozen
-class Change:
+class LocalChange:
     """One exclusive transaction on names below a base. Paths are given in parts, from the base.
 
     `OSError` comes out of it as it is, and then nothing has happened.
@@ -43,7 +43,7 @@ class Change:
     transaction: Transaction
     left: list[tuple[int, str]] = field(factory=list)
 
-    def row_of(self, file: PrivateFile, parts: tuple[str, ...], upload_id: str | None) -> Row:
+    def row_of(self, file: PrivateFile, parts: tuple[str, ...], upload_id: str | None) -> IndexRow:
         """Return the row of a complete private body; raise `NotFound` if there is no such upload."""
         if upload_id is not None:
             upload = self.transaction.upload(upload_id)
@@ -146,7 +146,7 @@ class Change:
             if etag is None or not same_etag(etag, condition.etag):
                 raise changed("/".join(parts), condition, etag)
 
-    def _row(self, found: os.stat_result) -> Row | None:
+    def _row(self, found: os.stat_result) -> IndexRow | None:
         return self.base.rows(self.transaction, [found]).get(found.st_ino)
 
 

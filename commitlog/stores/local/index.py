@@ -29,11 +29,11 @@ from attrs import frozen
 
 from commitlog._util.batching import Batcher
 from commitlog._util.fork import close_on_fork
-from commitlog._util.sqlite_locking import Checkpoints, begin, leave_log_alone
+from commitlog._util.sqlite_locking import WalCheckpoints, begin, leave_log_alone
 from commitlog.errors import AccessDenied, Busy, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.stores.local.file_io import full_sync
 
-__all__ = ["Index", "Row", "Transaction", "Upload", "etag_of"]
+__all__ = ["Index", "IndexRow", "Transaction", "Upload", "etag_of"]
 
 FORMAT: Final = 1
 
@@ -75,14 +75,14 @@ COMMIT;
 
 
 @frozen
-class Row:
+class IndexRow:
     """The index row of one file: its version token and its metadata."""
 
     token: str
     metadata: Mapping[str, str]
 
 
-def etag_of(found: os.stat_result, row: Row | None) -> str:
+def etag_of(found: os.stat_result, row: IndexRow | None) -> str:
     """Return the etag of a file: its token, or what can be made of its inode, size and time.
 
     Not of its change time: a ``chmod`` or another hard link to it makes no other object of it.
@@ -117,10 +117,10 @@ class Transaction:
         """Commit. Without it, the changes are rolled back."""
         self._connection.execute("COMMIT")
 
-    def find(self, found: Iterable[os.stat_result]) -> dict[int, Row]:
+    def find(self, found: Iterable[os.stat_result]) -> dict[int, IndexRow]:
         """Return the rows of those files that are still as they were recorded, by inode number."""
         by_inode = {stat.st_ino: stat for stat in found}
-        rows: dict[int, Row] = {}
+        rows: dict[int, IndexRow] = {}
         for inode, stat in by_inode.items():
             row = self._connection.execute(
                 "SELECT token, metadata FROM objects WHERE inode = ? AND size = ? AND mtime_ns = ?"
@@ -131,7 +131,7 @@ class Transaction:
                 rows[inode] = _row(*row)
         return rows
 
-    def record(self, stat: os.stat_result, row: Row, upload_id: str | None = None) -> None:
+    def record(self, stat: os.stat_result, row: IndexRow, upload_id: str | None = None) -> None:
         """Store `row` for the file, in place of an earlier row of its inode number.
 
         `upload_id` is that of the upload of which the file is the body, if it is one.
@@ -163,7 +163,7 @@ class Transaction:
         home = self._connection.execute("SELECT inode FROM home").fetchall()
         if home == [(self._inode,)]:
             return
-        kept: list[tuple[os.stat_result, Row, str]] = []
+        kept: list[tuple[os.stat_result, IndexRow, str]] = []
         for upload_id, size, *row in self._connection.execute(
             "SELECT upload_id, size, token, metadata FROM staged JOIN objects USING (inode)"
         ):
@@ -262,10 +262,10 @@ class Index:
         self._returned = threading.Condition()
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
-        self._rows: Batcher[tuple[os.stat_result, Row], None] = Batcher(
+        self._rows: Batcher[tuple[os.stat_result, IndexRow], None] = Batcher(
             self._record, interrupted=partial(_interrupted, file)
         )
-        self._checkpoints = Checkpoints(file, partial(_connect_to_copy, file, durable))
+        self._checkpoints = WalCheckpoints(file, partial(_connect_to_copy, file, durable))
         close_on_fork(self)
 
     @staticmethod
@@ -359,7 +359,7 @@ class Index:
             yield transaction
             transaction.commit()
 
-    def record(self, stat: os.stat_result, row: Row) -> None:
+    def record(self, stat: os.stat_result, row: IndexRow) -> None:
         """Store `row` for the file, so that it survives power loss; see `Transaction.record`.
 
         Threads that call it at the same time share a transaction, and so one wait for the disk.
@@ -367,7 +367,7 @@ class Index:
         """
         self._rows.call((stat, row))
 
-    def _record(self, rows: Sequence[tuple[os.stat_result, Row]]) -> list[None]:
+    def _record(self, rows: Sequence[tuple[os.stat_result, IndexRow]]) -> list[None]:
         with self.recording() as transaction:
             for stat, row in rows:
                 transaction.record(stat, row)
@@ -505,7 +505,7 @@ class _Damaged(sqlite3.OperationalError):
     """The index is damaged: SQLite has no checksums, and allows any type in any column."""
 
 
-def _row(token: object, metadata: object) -> Row:
+def _row(token: object, metadata: object) -> IndexRow:
     try:
         kept = json.loads(metadata)  # type: ignore[arg-type]
     except (TypeError, ValueError, RecursionError):
@@ -513,7 +513,7 @@ def _row(token: object, metadata: object) -> Row:
     sound = isinstance(token, str) and isinstance(kept, dict)
     if not sound or not token or not all(isinstance(value, str) for value in kept.values()):
         raise _Damaged("the row of an object is invalid")
-    return Row(token, kept)  # type: ignore[arg-type]
+    return IndexRow(token, kept)  # type: ignore[arg-type]
 
 
 def _upload(upload_id: object, path: object, initiated: object) -> Upload:

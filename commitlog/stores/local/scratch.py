@@ -34,8 +34,8 @@ from commitlog.errors import (
 from commitlog.stores.api import NONCE, Staged, StageWriter
 from commitlog.stores.body import WRITE_SIZE, write_block
 from commitlog.stores.local.file_io import full_sync, write_all
-from commitlog.stores.local.index import Index, Row, Transaction, Upload
-from commitlog.stores.local.tree import RESERVED, Tree, explained, sync_directory
+from commitlog.stores.local.index import Index, IndexRow, Transaction, Upload
+from commitlog.stores.local.tree import RESERVED, DirectoryTree, explained, sync_directory
 
 __all__ = ["Base", "LocalWriter", "PrivateFile", "Scratch", "find_base", "innermost", "make_base"]
 
@@ -81,7 +81,7 @@ class Base:
         above: the directories from the base to the directory that was opened.
     """
 
-    tree: Tree
+    tree: DirectoryTree
     index: Index
     device: int
     identity: int
@@ -110,7 +110,7 @@ class Base:
         """Return `innermost` for a directory below the base."""
         return innermost(self.tree.root, directory)
 
-    def rows(self, transaction: Transaction, found: Iterable[os.stat_result]) -> dict[int, Row]:
+    def rows(self, transaction: Transaction, found: Iterable[os.stat_result]) -> dict[int, IndexRow]:
         """Return the rows of these files, without those on another file system mounted in between."""
         return transaction.find(stat for stat in found if stat.st_dev == self.device)
 
@@ -288,7 +288,7 @@ class LocalWriter(StageWriter):
         row: the row of the future object, with its nonce in the metadata.
     """
 
-    def __init__(self, base: Base, record: Upload, path: str, row: Row) -> None:
+    def __init__(self, base: Base, record: Upload, path: str, row: IndexRow) -> None:
         self._base = base
         self._path = path
         self._upload_id = record.upload_id
@@ -460,7 +460,7 @@ def make_base(root: str, *, durable: bool) -> Base:
 
 
 def _base_at(directory: str, above: tuple[str, ...], device: int, durable: bool) -> Base | None:
-    tree = Tree(directory, durable)
+    tree = DirectoryTree(directory, durable)
     found = _index_at(tree)
     if found is None:
         return None
@@ -480,7 +480,7 @@ def _base_at(directory: str, above: tuple[str, ...], device: int, durable: bool)
     )
 
 
-def _index_at(tree: Tree) -> os.stat_result | None:
+def _index_at(tree: DirectoryTree) -> os.stat_result | None:
     """Return the status of the index in a directory; None if it has none. Raises `InvalidPath`."""
     found = tree.stat((RESERVED, _INDEX))
     for name in _BESIDE if found is not None else ():

@@ -46,19 +46,19 @@ from commitlog.stores.api import (
     ObjectInfo,
     ObjectStore,
     Observation,
-    Operation,
     Page,
     PutResult,
     RequestExpiry,
     Staged,
     StagedInfo,
     StageWriter,
+    WriteOperation,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.body import Body, chunks
-from commitlog.stores.local.change import Change, changed, no_upload, tidy
+from commitlog.stores.local.change import LocalChange, changed, no_upload, tidy
 from commitlog.stores.local.file_io import copy_all, full_sync, read_range, write_all
-from commitlog.stores.local.index import Row, Transaction, Upload, etag_of
+from commitlog.stores.local.index import IndexRow, Transaction, Upload, etag_of
 from commitlog.stores.local.scratch import (
     Base,
     LocalWriter,
@@ -67,7 +67,7 @@ from commitlog.stores.local.scratch import (
     innermost,
     make_base,
 )
-from commitlog.stores.local.tree import RESERVED, Entry, Tree, explained
+from commitlog.stores.local.tree import RESERVED, DirectoryTree, TreeEntry, explained
 from commitlog.urls import Url, parse_store_url
 
 __all__ = ["LocalStore"]
@@ -92,7 +92,7 @@ class _Seen:
 
     fd: int
     stat: os.stat_result
-    row: Row | None
+    row: IndexRow | None
 
 
 @frozen
@@ -149,10 +149,10 @@ class LocalStore(ObjectStore):
     capabilities = Capabilities(
         conditions=MappingProxyType(
             {
-                Operation.PUT: _BOTH,
-                Operation.COPY: _BOTH,
-                Operation.PUBLISH: _BOTH,
-                Operation.DELETE: frozenset({IfMatch}),
+                WriteOperation.PUT: _BOTH,
+                WriteOperation.COPY: _BOTH,
+                WriteOperation.PUBLISH: _BOTH,
+                WriteOperation.DELETE: frozenset({IfMatch}),
             }
         ),
         enforced=True,
@@ -183,7 +183,7 @@ class LocalStore(ObjectStore):
         self._found: Base | None = None
         self._swept: Base | None = None
         self._nested: dict[str, Base] = {}
-        self._bare = Tree(self._root, durable)
+        self._bare = DirectoryTree(self._root, durable)
 
     def __repr__(self) -> str:
         return f"LocalStore({self.url!r})"
@@ -267,7 +267,7 @@ class LocalStore(ObjectStore):
         check_page(delimiter, _PAGE)
         entries = self._walk(prefix, start_after, roll_up=bool(delimiter))
 
-        def batch() -> tuple[Entry, ...]:
+        def batch() -> tuple[TreeEntry, ...]:
             with explained(f"list of {prefix!r}"):
                 return tuple(islice(entries, _PAGE))
 
@@ -277,7 +277,7 @@ class LocalStore(ObjectStore):
             given, rest = rest, batch()
         yield self._page(given)
 
-    def _page(self, entries: Sequence[Entry], next_token: str | None = None) -> Page:
+    def _page(self, entries: Sequence[TreeEntry], next_token: str | None = None) -> Page:
         with explained(f"list of {self.url}"):
             objects = tuple(self._infos(entry for entry in entries if entry.stat is not None))
         return Page(
@@ -299,7 +299,7 @@ class LocalStore(ObjectStore):
         expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """See `ObjectStore.put`. `content_type` is not kept."""
-        row = Row(secrets.token_hex(16), check_metadata(metadata))
+        row = IndexRow(secrets.token_hex(16), check_metadata(metadata))
         base, whole = self._base_of(path)
         with base.scratch() as scratch:
             for chunk in chunks(body):
@@ -321,7 +321,7 @@ class LocalStore(ObjectStore):
         with self._seen(source) as seen:
             if seen is None:
                 raise self._not_found(source)
-            row = Row(secrets.token_hex(16), _EMPTY if seen.row is None else seen.row.metadata)
+            row = IndexRow(secrets.token_hex(16), _EMPTY if seen.row is None else seen.row.metadata)
             base, whole = self._base_of(target)
             with base.scratch() as scratch:
                 with explained(repr(target)):
@@ -342,7 +342,7 @@ class LocalStore(ObjectStore):
         base, whole = self._base_of(path)
         with explained(repr(path)), base.removing() as transaction:
             self._check_expiry(path, expiry)
-            change = Change(base, transaction)
+            change = LocalChange(base, transaction)
             change.remove(whole, condition)
         self._sync(base, whole[:-1])
         tidy(base, change.left)
@@ -377,7 +377,7 @@ class LocalStore(ObjectStore):
         errors: dict[str, CommitError] = {}
         try:
             with base.removing() as transaction:
-                change = Change(base, transaction)
+                change = LocalChange(base, transaction)
                 for path, whole in batch.items():
                     try:
                         with explained(repr(path)):
@@ -413,7 +413,7 @@ class LocalStore(ObjectStore):
         with explained(repr(path)):
             base.tree.check_free(base.above + parts)
         record = Upload(upload_id, "/".join(base.above + parts), self._clock.epoch())
-        return LocalWriter(base, record, path, Row(secrets.token_hex(16), kept))
+        return LocalWriter(base, record, path, IndexRow(secrets.token_hex(16), kept))
 
     def stage_files(self, files: Mapping[str, str], *, key: str) -> tuple[Staged, ...]:
         """Turn finished files of another program below the root into staged uploads.
@@ -451,12 +451,12 @@ class LocalStore(ObjectStore):
         while batch := tuple(islice(rest, _BATCH)):
             # In one transaction, so that a crash alone can part a body from its record.
             with explained("staging of files"), base.index.recording() as transaction:
-                change = Change(base, transaction)
+                change = LocalChange(base, transaction)
                 for source, target in batch:
                     upload_id, nonce = ids[source]
                     record = Upload(upload_id, "/".join(base.above + target), self._clock.epoch())
                     found = change.stage_file(base.above + source, record)
-                    row = Row(secrets.token_hex(16), {NONCE: nonce})
+                    row = IndexRow(secrets.token_hex(16), {NONCE: nonce})
                     transaction.record(found, row, upload_id)
                     path = "/".join(target)
                     staged.append(
@@ -571,7 +571,7 @@ class LocalStore(ObjectStore):
             return self._nested_base(tree, whole[:depth]), whole[depth:]
         return None if base is None else (base, whole)
 
-    def _nested_base(self, tree: Tree, directory: tuple[str, ...]) -> Base:
+    def _nested_base(self, tree: DirectoryTree, directory: tuple[str, ...]) -> Base:
         """Return the base of a directory that has an index of its own."""
         place = os.path.join(tree.root, *directory)
         with explained(place), tree.directory(directory):  # raises where it leads through a link
@@ -610,14 +610,14 @@ class LocalStore(ObjectStore):
             finally:
                 os.close(fd)
 
-    def _walk(self, prefix: str, after: str, *, roll_up: bool) -> Iterator[Entry]:
+    def _walk(self, prefix: str, after: str, *, roll_up: bool) -> Iterator[TreeEntry]:
         base = self._existing()
         tree = self._bare if base is None else base.tree
         above = "" if base is None else base.prefix
         for entry in tree.walk(above + prefix, above + after, roll_up=roll_up):
-            yield Entry(entry.path[len(above) :], entry.stat) if above else entry
+            yield TreeEntry(entry.path[len(above) :], entry.stat) if above else entry
 
-    def _infos(self, entries: Iterable[Entry]) -> Iterator[ObjectInfo]:
+    def _infos(self, entries: Iterable[TreeEntry]) -> Iterator[ObjectInfo]:
         found = [(entry.path, entry.stat) for entry in entries if entry.stat is not None]
         base = self._existing()
         rows = _rows(base, [seen for _, seen in found])
@@ -635,7 +635,9 @@ class LocalStore(ObjectStore):
                 if again is not None:
                     yield _listed(path, again.stat, again.row)
 
-    def _rows_at(self, path: str, base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
+    def _rows_at(
+        self, path: str, base: Base | None, found: Sequence[os.stat_result]
+    ) -> dict[int, IndexRow]:
         """Return the rows of files in the directory of `path`."""
         rows = _rows(base, found)
         return rows | self._nested_rows(path, base, found, rows)
@@ -645,8 +647,8 @@ class LocalStore(ObjectStore):
         path: str,
         base: Base | None,
         found: Sequence[os.stat_result],
-        rows: Mapping[int, Row],
-    ) -> dict[int, Row]:
+        rows: Mapping[int, IndexRow],
+    ) -> dict[int, IndexRow]:
         """Return what takes the place of `rows` if another index than that of `base` counts there.
 
         A file that only `base` knows has the etag that others see there. It keeps its metadata.
@@ -655,7 +657,7 @@ class LocalStore(ObjectStore):
         if counting is None or counting[0] is base:
             return {}
         known = {
-            seen.st_ino: Row(etag_of(seen, None), rows[seen.st_ino].metadata)
+            seen.st_ino: IndexRow(etag_of(seen, None), rows[seen.st_ino].metadata)
             for seen in found
             if seen.st_ino in rows
         }
@@ -663,7 +665,7 @@ class LocalStore(ObjectStore):
 
     # changing
 
-    def _seal(self, base: Base, fd: int, path: str, row: Row) -> None:
+    def _seal(self, base: Base, fd: int, path: str, row: IndexRow) -> None:
         """Make a complete body and its row durable; it stays invisible."""
         with explained(repr(path)):
             if self._durable:
@@ -683,7 +685,7 @@ class LocalStore(ObjectStore):
                 try:
                     with ExitStack() as opened:
                         transaction = opened.enter_context(base.index.changing())
-                        row = Change(base, transaction).row_of(file, body.parts, body.upload_id)
+                        row = LocalChange(base, transaction).row_of(file, body.parts, body.upload_id)
                         found = base.look(file)
                         if found is None:
                             raise no_upload(body.parts)
@@ -691,7 +693,7 @@ class LocalStore(ObjectStore):
                             # Its directory has an index of its own since it was staged.
                             target.index.record(found, row)
                             transaction = opened.enter_context(target.index.changing())
-                        change = Change(target, transaction)
+                        change = LocalChange(target, transaction)
                         self._check_expiry(path, expiry)
                         change.place(base, file, whole, condition)
                     break
@@ -760,7 +762,7 @@ def _upload_of_file(key: str, source: tuple[str, ...], target: tuple[str, ...]) 
     return digest[:32], digest[32:]
 
 
-def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
+def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, IndexRow]:
     if base is None:
         return {}
     return base.index.read(lambda transaction: base.rows(transaction, found))
@@ -788,12 +790,12 @@ def _stamp(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _info(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:
+def _info(path: str, found: os.stat_result, row: IndexRow | None) -> ObjectInfo:
     listed = _listed(path, found, row)
     return listed if row is None else evolve(listed, metadata=row.metadata)
 
 
-def _listed(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:
+def _listed(path: str, found: os.stat_result, row: IndexRow | None) -> ObjectInfo:
     """Return what a listing tells: no metadata."""
     return ObjectInfo(
         path=path, size=found.st_size, etag=etag_of(found, row), last_modified=found.st_mtime

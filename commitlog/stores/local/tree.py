@@ -19,7 +19,7 @@ from commitlog.errors import AccessDenied, BucketNotFound, CommitError, InvalidP
 from commitlog.paths import check_path
 from commitlog.stores.local.file_io import full_sync
 
-__all__ = ["RESERVED", "Entry", "Tree", "explained", "in_the_way", "sync_directory"]
+__all__ = ["RESERVED", "DirectoryTree", "TreeEntry", "explained", "in_the_way", "sync_directory"]
 
 #: The directory of a store's internal files. No path may lead through it.
 RESERVED: Final = ".commitlog"
@@ -62,15 +62,15 @@ def sync_directory(path: str) -> None:
 
 
 @frozen
-class Entry:
-    """A file found by `Tree.walk`, or, with `stat` None, a directory that was rolled up."""
+class TreeEntry:
+    """A file found by `DirectoryTree.walk`, or, with `stat` None, a directory that was rolled up."""
 
     path: str
     stat: os.stat_result | None
 
 
 @frozen
-class Tree:
+class DirectoryTree:
     """The directory tree below `root`. Stateless, so thread-safe and fork-safe.
 
     Args:
@@ -218,7 +218,9 @@ class Tree:
 
     # many files
 
-    def walk(self, prefix: str, after: str, *, roll_up: bool = False) -> Generator[Entry, None, None]:
+    def walk(
+        self, prefix: str, after: str, *, roll_up: bool = False
+    ) -> Generator[TreeEntry, None, None]:
         """Yield the files whose path starts with `prefix` and comes after `after`.
 
         They come in the byte order of their whole paths, as on S3: ``a-b`` before ``a/1``. One
@@ -244,13 +246,13 @@ class Tree:
 
     def _walk(
         self, fd: int, base: str, prefix: str, after: str, roll_up: bool
-    ) -> Generator[Entry, None, None]:
+    ) -> Generator[TreeEntry, None, None]:
         for name in _names(fd, prefix[len(base) :]):
             path = base + name
             if not name.endswith("/"):
                 if path > after:
                     try:
-                        yield Entry(path, os.stat(name, dir_fd=fd, follow_symlinks=False))
+                        yield TreeEntry(path, os.stat(name, dir_fd=fd, follow_symlinks=False))
                     except FileNotFoundError:
                         continue
                 continue
@@ -267,7 +269,7 @@ class Tree:
                     if not roll_up:
                         yield from below
                     elif next(below, None) is not None:
-                        yield Entry(path, None)
+                        yield TreeEntry(path, None)
             finally:
                 os.close(child)
 

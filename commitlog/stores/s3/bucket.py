@@ -32,13 +32,13 @@ from commitlog.stores.api import (
     IfAbsent,
     IfMatch,
     InFlight,
-    Operation,
     RequestExpiry,
+    WriteOperation,
 )
 from commitlog.stores.s3.dialects import EXISTS, condition_headers
 from commitlog.stores.s3.xml import error_of, http_date
 
-__all__ = ["LOOK", "Bucket", "Request", "content_md5", "has_code", "is_marked"]
+__all__ = ["LOOK", "Bucket", "S3Request", "content_md5", "has_code", "is_marked"]
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -67,7 +67,7 @@ LOOK = "It may have happened, or may yet: look before you repeat it"
 
 
 @frozen
-class Request:
+class S3Request:
     """One request to the bucket, before it is signed.
 
     Attributes:
@@ -91,11 +91,11 @@ class Request:
     generation: str | None = None
 
     @property
-    def operation(self) -> Operation:
+    def operation(self) -> WriteOperation:
         """The kind of mutation that it is."""
         if self.method == "PUT":
-            return Operation.COPY if _COPY in self.headers else Operation.PUT
-        return Operation.DELETE if self.method == "DELETE" else Operation.PUBLISH
+            return WriteOperation.COPY if _COPY in self.headers else WriteOperation.PUT
+        return WriteOperation.DELETE if self.method == "DELETE" else WriteOperation.PUBLISH
 
 
 class Bucket:
@@ -130,7 +130,7 @@ class Bucket:
         self._headers = headers
         self._checksum = checksum
 
-    def send(self, request: Request) -> InFlight[Response]:
+    def send(self, request: S3Request) -> InFlight[Response]:
         """Send a mutation, once; the pending call returns an answer of success or raises.
 
         It is sent once more if the bucket has refused it for want of a checksum.
@@ -153,7 +153,7 @@ class Bucket:
 
     def fetch(
         self,
-        request: Request,
+        request: S3Request,
         *,
         accept: Callable[[Response], bool] = lambda response: False,
         flaw: Callable[[Mapping[str, str]], str] = lambda headers: "",
@@ -193,12 +193,12 @@ class Bucket:
             exhausted=lambda error: Unavailable(f"{error}; stopped after several attempts"),
         )
 
-    def what(self, request: Request) -> str:
+    def what(self, request: S3Request) -> str:
         """Return what a request does, for a message."""
         place = f"{request.key!r} in " if request.key else ""
         return f"{request.method} {place}s3://{self._name}"
 
-    def fault(self, request: Request, response: Response) -> CommitError:
+    def fault(self, request: S3Request, response: Response) -> CommitError:
         """Return the error that an answer of no success stands for.
 
         Sources: "Error responses" and the pages of each operation in the Amazon S3 API Reference, and
@@ -243,7 +243,7 @@ class Bucket:
         """Close the connections. Idempotent."""
         self._client.close()
 
-    def _begin(self, request: Request) -> InFlight[Response]:
+    def _begin(self, request: S3Request) -> InFlight[Response]:
         """Send a request; the call adds a checksum and sends it again, if the bucket demands one."""
         stores = request.method == "PUT" and _COPY not in request.headers
         # A signed query does not cover the body.
@@ -262,7 +262,7 @@ class Bucket:
 
         return outcome
 
-    def _begin_once(self, request: Request, *, checksum: bool) -> InFlight[Response]:
+    def _begin_once(self, request: S3Request, *, checksum: bool) -> InFlight[Response]:
         path = f"/{encode_path(request.key)}"
         headers = request.headers
         if self._headers:

@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from commitlog.errors import NotSupported
-from commitlog.stores.api import Condition, Dialect, IfAbsent, IfMatch, Operation
+from commitlog.stores.api import Condition, Dialect, IfAbsent, IfMatch, WriteOperation
 
 __all__ = ["EXISTS", "condition_headers", "spoken"]
 
@@ -42,25 +42,25 @@ _Kind: TypeAlias = type[IfAbsent] | type[IfMatch]
 #: Error codes of a request that must not overwrite, and would have.
 EXISTS = frozenset({"FileAlreadyExists"})
 
-_WRITES = (Operation.PUT, Operation.COPY, Operation.PUBLISH)
+_WRITES = (WriteOperation.PUT, WriteOperation.COPY, WriteOperation.PUBLISH)
 _GENERATION = "x-goog-if-generation-match"
 
 #: The header of each dialect, and its value for `IfAbsent`. It is "" for `IfMatch`: the generation.
-_HEADERS: Mapping[tuple[Dialect, Operation, _Kind], tuple[str, str]] = MappingProxyType(
+_HEADERS: Mapping[tuple[Dialect, WriteOperation, _Kind], tuple[str, str]] = MappingProxyType(
     {
         **{(Dialect.OSS, each, IfAbsent): ("x-oss-forbid-overwrite", "true") for each in _WRITES},
         **{(Dialect.COS, each, IfAbsent): ("x-cos-forbid-overwrite", "true") for each in _WRITES},
-        (Dialect.R2, Operation.COPY, IfAbsent): ("cf-copy-destination-if-none-match", "*"),
-        (Dialect.GCS, Operation.PUT, IfAbsent): (_GENERATION, "0"),
-        (Dialect.GCS, Operation.COPY, IfAbsent): (_GENERATION, "0"),
-        (Dialect.GCS, Operation.PUT, IfMatch): (_GENERATION, ""),
-        (Dialect.GCS, Operation.COPY, IfMatch): (_GENERATION, ""),
-        (Dialect.GCS, Operation.DELETE, IfMatch): (_GENERATION, ""),
+        (Dialect.R2, WriteOperation.COPY, IfAbsent): ("cf-copy-destination-if-none-match", "*"),
+        (Dialect.GCS, WriteOperation.PUT, IfAbsent): (_GENERATION, "0"),
+        (Dialect.GCS, WriteOperation.COPY, IfAbsent): (_GENERATION, "0"),
+        (Dialect.GCS, WriteOperation.PUT, IfMatch): (_GENERATION, ""),
+        (Dialect.GCS, WriteOperation.COPY, IfMatch): (_GENERATION, ""),
+        (Dialect.GCS, WriteOperation.DELETE, IfMatch): (_GENERATION, ""),
     }
 )
 
 
-def spoken(choice: str) -> Mapping[tuple[Operation, _Kind], tuple[Dialect, ...]]:
+def spoken(choice: str) -> Mapping[tuple[WriteOperation, _Kind], tuple[Dialect, ...]]:
     """Return the dialects for each operation and kind of condition, those to prefer first.
 
     Args:
@@ -70,9 +70,9 @@ def spoken(choice: str) -> Mapping[tuple[Operation, _Kind], tuple[Dialect, ...]]
     >>> spoken("r2")[Operation.COPY, IfAbsent], spoken("r2")[Operation.PUT, IfAbsent]
     ((<Dialect.R2: 'r2'>,), (<Dialect.STANDARD: 'standard'>,))
     """
-    found: dict[tuple[Operation, _Kind], tuple[Dialect, ...]] = {}
+    found: dict[tuple[WriteOperation, _Kind], tuple[Dialect, ...]] = {}
     kinds: tuple[_Kind, ...] = (IfAbsent, IfMatch)
-    for operation in Operation:
+    for operation in WriteOperation:
         for kind in kinds:
             common = (Dialect.STANDARD,) if kind is IfAbsent else (Dialect.STANDARD, Dialect.BARE)
             own = tuple(each for each in Dialect if (each, operation, kind) in _HEADERS)
@@ -88,7 +88,7 @@ def spoken(choice: str) -> Mapping[tuple[Operation, _Kind], tuple[Dialect, ...]]
 
 
 def condition_headers(
-    operation: Operation, condition: Condition, generation: str | None
+    operation: WriteOperation, condition: Condition, generation: str | None
 ) -> Mapping[str, str]:
     """Return the header of a request with `condition`, its name in lower case.
 

@@ -8,7 +8,7 @@ from commitlog._util.tracing import carried
 from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
 from commitlog.stores.api import Staged, StageWriter
 from commitlog.stores.body import MAX_PARTS, part_size
-from commitlog.stores.s3.bucket import Bucket, Request, has_code
+from commitlog.stores.s3.bucket import Bucket, S3Request, has_code
 
 __all__ = ["S3StageWriter", "abort_upload"]
 
@@ -105,7 +105,7 @@ class S3StageWriter(StageWriter):
 
     def _upload(self, number: int, data: bytearray) -> str:
         query = {"partNumber": str(number), "uploadId": self._upload_id}
-        request = Request("PUT", self._key, query, body=data)
+        request = S3Request("PUT", self._key, query, body=data)
         etag = self._bucket.fetch(request)().headers.get("etag")
         if not etag:
             raise Unavailable(f"{self._bucket.what(request)}: the answer is not from S3: it has no etag")
@@ -120,7 +120,7 @@ class S3StageWriter(StageWriter):
 
 def abort_upload(bucket: Bucket, key: str, upload_id: str) -> None:
     """Drop an upload; one that is gone is no error. Repeated as needed: it is idempotent."""
-    request = Request("DELETE", key, {"uploadId": upload_id})
+    request = S3Request("DELETE", key, {"uploadId": upload_id})
     try:
         bucket.fetch(request, accept=lambda answer: answer.status == 404 and has_code(answer))()
     except Unavailable as error:

@@ -48,7 +48,6 @@ from commitlog.stores.api import (
     ObjectData,
     ObjectStore,
     Observation,
-    Operation,
     Page,
     PutResult,
     RequestExpiry,
@@ -56,11 +55,12 @@ from commitlog.stores.api import (
     StagedInfo,
     StageWriter,
     Versioning,
+    WriteOperation,
     same_etag,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.body import MIN_PART_SIZE, PART_SIZE, PUT_LIMIT, Body, chunks, split_body
-from commitlog.stores.s3.bucket import LOOK, Bucket, Request, content_md5, has_code, is_marked
+from commitlog.stores.s3.bucket import LOOK, Bucket, S3Request, content_md5, has_code, is_marked
 from commitlog.stores.s3.dialects import spoken
 from commitlog.stores.s3.multipart import S3StageWriter, abort_upload
 from commitlog.stores.s3.records import (
@@ -128,10 +128,10 @@ class S3Store(ObjectStore):
     capabilities = Capabilities(
         conditions=MappingProxyType(
             {
-                Operation.PUT: _BOTH,
-                Operation.COPY: _BOTH,
-                Operation.PUBLISH: _BOTH,
-                Operation.DELETE: frozenset({IfMatch}),
+                WriteOperation.PUT: _BOTH,
+                WriteOperation.COPY: _BOTH,
+                WriteOperation.PUBLISH: _BOTH,
+                WriteOperation.DELETE: frozenset({IfMatch}),
             }
         ),
         enforced=False,
@@ -204,7 +204,7 @@ class S3Store(ObjectStore):
     def versioning(self) -> Versioning | None:
         """See `ObjectStore.versioning`. Sends GetBucketVersioning, which may be refused."""
         try:
-            request = Request("GET", query={"versioning": ""})
+            request = S3Request("GET", query={"versioning": ""})
             return self._read(request, "VersioningConfiguration", versioning_of)
         except CommitError:
             return None
@@ -216,7 +216,7 @@ class S3Store(ObjectStore):
         if a GET, whose answer has an error code, says the same.
         """
         key = self.key(path)
-        request = Request("HEAD", key)
+        request = S3Request("HEAD", key)
         pending = self._bucket.fetch(request, accept=_is_404, flaw=no_etag)
 
         def observation() -> Observation:
@@ -225,7 +225,9 @@ class S3Store(ObjectStore):
                 if response.status != 404 or is_marked(response) or has_code(response):
                     break
                 response = self._bucket.fetch(
-                    Request("GET", key, headers={"range": "bytes=0-0"}), accept=_is_settled, flaw=no_etag
+                    S3Request("GET", key, headers={"range": "bytes=0-0"}),
+                    accept=_is_settled,
+                    flaw=no_etag,
                 )()
                 if response.status != 404:
                     response = self._bucket.fetch(request, accept=_is_404, flaw=no_etag)()
@@ -248,7 +250,7 @@ class S3Store(ObjectStore):
         whole = start == 0 and end is None
         last = "" if end is None else str(end - 1)
         headers = _EMPTY if whole else {"range": f"bytes={start}-{last}"}
-        request = Request("GET", key, headers=headers)
+        request = S3Request("GET", key, headers=headers)
         for _ in range(_TRIES):
             response = self._bucket.fetch(request, accept=_is_416, flaw=no_etag)()
             if response.status != 416:
@@ -286,7 +288,7 @@ class S3Store(ObjectStore):
             query["continuation-token"] = token
         elif start_after:
             query["start-after"] = self._prefix + start_after
-        request = Request("GET", query=query)
+        request = S3Request("GET", query=query)
         found = self._read(request, "ListBucketResult", lambda answer: page(answer, self._prefix))
         if found.next_token is not None and found.next_token == token:
             raise self._endless(request)
@@ -309,7 +311,7 @@ class S3Store(ObjectStore):
         headers = self._headers(check_metadata(metadata), content_type)
         small, rest = split_body(body, self._put_limit)
         if rest is None:
-            request = Request(
+            request = S3Request(
                 "PUT", key, headers=headers, body=small, condition=condition, expiry=expiry
             )
             return self._written(request, self._send(request, path), path)
@@ -340,7 +342,7 @@ class S3Store(ObjectStore):
             "x-amz-copy-source": f"/{self._name}/{encode_path(self.key(source))}",
             **self._objects.of_copies,
         }
-        request = Request("PUT", self.key(target), headers=headers, condition=condition, expiry=expiry)
+        request = S3Request("PUT", self.key(target), headers=headers, condition=condition, expiry=expiry)
         try:
             response = self._send(request, target)
         except NotFound as error:
@@ -356,7 +358,7 @@ class S3Store(ObjectStore):
         self, path: str, *, condition: IfMatch | None = None, expiry: RequestExpiry | None = None
     ) -> None:
         """See `ObjectStore.delete`. In a bucket with versions the older ones stay."""
-        request = Request("DELETE", self.key(path), condition=condition, expiry=expiry)
+        request = S3Request("DELETE", self.key(path), condition=condition, expiry=expiry)
         try:
             self._send(request, path)
         except NotFound as error:
@@ -390,7 +392,7 @@ class S3Store(ObjectStore):
         key = self.key(path)
         kept = check_metadata(metadata)
         nonce = kept.setdefault(NONCE, uuid.uuid4().hex)
-        request = Request("POST", key, {"uploads": ""}, self._headers(kept, content_type))
+        request = S3Request("POST", key, {"uploads": ""}, self._headers(kept, content_type))
         upload_id = self._read(
             request, "InitiateMultipartUploadResult", lambda answer: text_of(answer, "UploadId")
         )
@@ -408,7 +410,7 @@ class S3Store(ObjectStore):
         self, staged: Staged, *, condition: Condition | None = None, expiry: RequestExpiry | None = None
     ) -> PutResult:
         """See `ObjectStore.publish`."""
-        request = Request(
+        request = S3Request(
             "POST",
             self.key(staged.path),
             {"uploadId": staged.upload_id},
@@ -429,7 +431,7 @@ class S3Store(ObjectStore):
 
     # inside
 
-    def _send(self, request: Request, path: str) -> Response:
+    def _send(self, request: S3Request, path: str) -> Response:
         """Send a mutation of the object at `path`, once.
 
         Google Cloud Storage has no condition on the etag of a write. There, a HEAD finds the generation
@@ -470,7 +472,7 @@ class S3Store(ObjectStore):
         query = {"uploads": "", "prefix": prefix}
         following: Mapping[str, str] | None = {}
         while following is not None:
-            request = Request("GET", query={**query, **following})
+            request = S3Request("GET", query={**query, **following})
             found, then = self._read(
                 request,
                 "ListMultipartUploadsResult",
@@ -481,7 +483,7 @@ class S3Store(ObjectStore):
                 raise self._endless(request)
             following = then
 
-    def _read(self, request: Request, tag: str, read: Callable[[Element], T]) -> T:
+    def _read(self, request: S3Request, tag: str, read: Callable[[Element], T]) -> T:
         """Return what `read` takes out of the answer to a request that may be repeated."""
         answer = parse(self._bucket.fetch(request)().body)
         problem = ""
@@ -492,10 +494,10 @@ class S3Store(ObjectStore):
                 problem = f": {error}"
         raise Unavailable(f"{self._bucket.what(request)}: the answer is not a valid {tag}{problem}")
 
-    def _endless(self, request: Request) -> Unavailable:
+    def _endless(self, request: S3Request) -> Unavailable:
         return Unavailable(f"{self._bucket.what(request)}: the listing does not advance and was stopped")
 
-    def _published(self, request: Request, response: Response, path: str) -> PutResult:
+    def _published(self, request: S3Request, response: Response, path: str) -> PutResult:
         # These two send 200 before they know how it ends: see CopyObject and CompleteMultipartUpload.
         answer = parse(response.body)
         if answer is None or not any(_is(answer, tag, "ETag") for tag in _PUBLISHED):
@@ -503,7 +505,7 @@ class S3Store(ObjectStore):
         return self._written(request, response, path, answer.findtext("ETag"))
 
     def _written(
-        self, request: Request, response: Response, path: str, etag: str | None = None
+        self, request: S3Request, response: Response, path: str, etag: str | None = None
     ) -> PutResult:
         try:
             return put_result(path, response.headers, etag)
@@ -515,7 +517,7 @@ class S3Store(ObjectStore):
     def _delete_bulk(self, keys: list[str]) -> dict[str, CommitError]:
         body = delete_body(keys)
         headers = {"content-md5": content_md5(body)}
-        request = Request("POST", query={"delete": ""}, headers=headers, body=body)
+        request = S3Request("POST", query={"delete": ""}, headers=headers, body=body)
         try:
             response = self._bucket.send(request)()
         except NotSupported:

@@ -25,7 +25,7 @@ from commitlog.stores.body import Body
 from commitlog.testing.contract.assertions import assert_raises
 from commitlog.testing.contract.store_conditions import CONDITION_CHECKS
 from commitlog.testing.contract.store_listings import LIST_CHECKS
-from commitlog.testing.contract.store_run import Conditions, Run
+from commitlog.testing.contract.store_run import Conditions, StoreRun
 from commitlog.testing.contract.store_uploads import STAGE_CHECKS
 
 __all__ = ["CHECKS", "check_object_store"]
@@ -71,7 +71,7 @@ def check_object_store(
     >>> check_object_store(MemoryStore(), keys=1)
     """
     honoured = store.capabilities.conditions if conditions is None else conditions
-    run = Run(
+    run = StoreRun(
         store=store,
         byte_order=byte_order,
         conditions=honoured,
@@ -99,7 +99,7 @@ def check_object_store(
     assert not uploads, f"aborted uploads are still there: {uploads}"
 
 
-def _run(check: Callable[[Run], None], run: Run) -> None:
+def _run(check: Callable[[StoreRun], None], run: StoreRun) -> None:
     try:
         check(run)
     except (AccessDenied, BucketNotFound, OutcomeUnknown, Unavailable):
@@ -120,7 +120,7 @@ _NAMES = (
 _DATA = bytes(range(256)) * 4096
 
 
-def _check_bodies(run: Run) -> None:
+def _check_bodies(run: StoreRun) -> None:
     bodies: tuple[tuple[Body, bytes], ...] = (
         (b"", b""),
         (b"\x00", b"\x00"),
@@ -139,7 +139,7 @@ def _check_bodies(run: Run) -> None:
         assert same_etag(run.store.head(path).etag, result.etag), "put and head differ in the etag"
 
 
-def _check_no_bodies(run: Run) -> None:
+def _check_no_bodies(run: StoreRun) -> None:
     path = run.path("no-body")
     for body in (None, "text", io.StringIO("text")):
         for send in (run.store.put, run.store.stage):
@@ -153,7 +153,7 @@ def _positioned(data: bytes, position: int) -> io.BytesIO:
     return file
 
 
-def _check_names(run: Run) -> None:
+def _check_names(run: StoreRun) -> None:
     for name in _NAMES:
         run.store.put(run.path(name), name.encode())
     for name in _NAMES:
@@ -166,7 +166,7 @@ def _check_names(run: Run) -> None:
         run.assert_holds(run.path("both/of/them"), b"2", "a put below an object")
 
 
-def _check_bad_paths(run: Run) -> None:
+def _check_bad_paths(run: StoreRun) -> None:
     store, good = run.store, run.path("good")
     for bad in ("", "/x", "a//b", "a/", "./a", "a/../b", "..", "a\x00b", "a\nb", "\ud800", "é" * 513):
         staged = Staged(path=bad, upload_id="0" * 32, size=0, nonce="n")
@@ -188,7 +188,7 @@ def _check_bad_paths(run: Run) -> None:
         assert_raises(InvalidPath, f"prefix {bad!r}", store.list_page, bad)
 
 
-def _check_metadata(run: Run) -> None:
+def _check_metadata(run: StoreRun) -> None:
     path, metadata = run.path("metadata"), {"made-by": "a check, 100%", "empty-not": "x", NONCE: "n1"}
     run.store.put(path, b"1", metadata=metadata)
     assert dict(run.store.head(path).metadata) == metadata, "head returns other metadata than put got"
@@ -216,7 +216,7 @@ def _check_metadata(run: Run) -> None:
     run.assert_holds(path, b"3", "puts with impossible metadata")
 
 
-def _check_overwrite(run: Run) -> None:
+def _check_overwrite(run: StoreRun) -> None:
     path = run.path("overwritten")
     etags = [run.store.put(path, data).etag for data in (b"1", b"22", b"22")]
     run.assert_holds(path, b"22", "two overwrites")
@@ -225,7 +225,7 @@ def _check_overwrite(run: Run) -> None:
         assert not same_etag(etags[1], etags[2]), "the same bytes written again have the same etag"
 
 
-def _check_ranges(run: Run) -> None:
+def _check_ranges(run: StoreRun) -> None:
     path, data = run.path("range"), b"0123456789"
     run.store.put(path, data)
     run.store.put(run.path("range-of-nothing"), b"")
@@ -251,7 +251,7 @@ def _check_ranges(run: Run) -> None:
         )
 
 
-def _check_missing(run: Run) -> None:
+def _check_missing(run: StoreRun) -> None:
     missing, target = run.path("missing"), run.path("target-of-missing")
     assert_raises(NotFound, "head of a missing object", run.store.head, missing)
     assert_raises(NotFound, "get of a missing object", run.store.get, missing)
@@ -266,7 +266,7 @@ def _check_missing(run: Run) -> None:
     run.assert_holds(run.path("directory/object"), b"", "deletes above and below it")
 
 
-def _check_begin_head(run: Run) -> None:
+def _check_begin_head(run: StoreRun) -> None:
     path = run.path("head")
     before = run.store.begin_head(path)()
     result = run.store.put(path, b"x")
@@ -282,7 +282,7 @@ def _check_begin_head(run: Run) -> None:
             assert lag < 3600, f"store_time and last_modified are {lag} s apart"
 
 
-def _check_copy(run: Run) -> None:
+def _check_copy(run: StoreRun) -> None:
     source, target = run.path("copy/source"), run.path("copied/target")
     run.store.put(source, b"copied", metadata={NONCE: "n", "kind": "x"})
     for _ in range(2):
@@ -298,7 +298,7 @@ def _check_copy(run: Run) -> None:
     run.assert_holds(target, b"to be replaced", "the delete of the source of its copy")
 
 
-def _check_delete(run: Run) -> None:
+def _check_delete(run: StoreRun) -> None:
     path = run.path("deleted/deep/down")
     for data in (b"1", b"2"):
         run.store.put(path, data)
@@ -306,7 +306,7 @@ def _check_delete(run: Run) -> None:
         run.assert_holds(path, None, "a delete")
 
 
-def _check_delete_many(run: Run) -> None:
+def _check_delete_many(run: StoreRun) -> None:
     assert not run.store.delete_many([]), "deleting nothing failed"
     there = [run.path(f"many/{number}/{number}") for number in range(12)]
     for path in there:
@@ -320,7 +320,7 @@ def _check_delete_many(run: Run) -> None:
     run.assert_holds(kept, b"", "delete_many of others")
 
 
-_OBJECT_CHECKS: tuple[Callable[[Run], None], ...] = (
+_OBJECT_CHECKS: tuple[Callable[[StoreRun], None], ...] = (
     _check_bodies,
     _check_no_bodies,
     _check_names,

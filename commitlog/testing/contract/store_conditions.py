@@ -17,24 +17,24 @@ from commitlog.stores.api import (
     Condition,
     IfAbsent,
     IfMatch,
-    Operation,
     PutResult,
     RequestExpiry,
+    WriteOperation,
     same_etag,
 )
 from commitlog.testing.contract.assertions import assert_raises
-from commitlog.testing.contract.store_run import Run, race
+from commitlog.testing.contract.store_run import StoreRun, race
 
 __all__ = ["CONDITION_CHECKS"]
 
-_WRITES = (Operation.PUT, Operation.COPY, Operation.PUBLISH)
+_WRITES = (WriteOperation.PUT, WriteOperation.COPY, WriteOperation.PUBLISH)
 _NO_ETAG = "00000000000000000000000000000000"
 
 
 # -- conditions ------------------------------------------------------------------------------------
 
 
-def _check_create(run: Run) -> None:
+def _check_create(run: StoreRun) -> None:
     for operation in _WRITES:
         if not run.honours(operation, IfAbsent):
             continue
@@ -49,7 +49,7 @@ def _check_create(run: Run) -> None:
         run.assert_holds(path, b"third", "a create after a delete")
 
 
-def _check_update(run: Run) -> None:
+def _check_update(run: StoreRun) -> None:
     for operation in _WRITES:
         if not run.honours(operation, IfMatch):
             continue
@@ -67,8 +67,8 @@ def _check_update(run: Run) -> None:
         run.assert_holds(path, b"5", "updates with the etag bare and quoted")
 
 
-def _check_conditional_delete(run: Run) -> None:
-    if not run.honours(Operation.DELETE, IfMatch):
+def _check_conditional_delete(run: StoreRun) -> None:
+    if not run.honours(WriteOperation.DELETE, IfMatch):
         return
     path = run.path("conditional-delete")
     assert_raises(
@@ -88,7 +88,7 @@ def _check_conditional_delete(run: Run) -> None:
     run.assert_holds(path, None, "a delete with the right etag")
 
 
-def _check_not_supported(run: Run) -> None:
+def _check_not_supported(run: StoreRun) -> None:
     path = run.path("not-supported")
     etag = run.store.put(path, b"1").etag
     conditions: tuple[Condition, ...] = (IfAbsent(), IfMatch(etag))
@@ -97,7 +97,7 @@ def _check_not_supported(run: Run) -> None:
             if not run.store.capabilities.carries(operation, condition):
                 why = f"{operation.value} with {condition}, which the store does not list"
                 assert_raises(NotSupported, why, run.write, operation, path, b"2", condition=condition)
-    if not run.store.capabilities.carries(Operation.DELETE, IfMatch(etag)):
+    if not run.store.capabilities.carries(WriteOperation.DELETE, IfMatch(etag)):
         assert_raises(
             NotSupported,
             "delete with a condition, which the store does not list",
@@ -111,7 +111,7 @@ def _check_not_supported(run: Run) -> None:
 # -- races -----------------------------------------------------------------------------------------
 
 
-def _check_racing_creates(run: Run) -> None:
+def _check_racing_creates(run: StoreRun) -> None:
     for operation in _WRITES:
         if IfAbsent in run.races.get(operation, frozenset()) and run.honours(operation, IfAbsent):
             for number in range(run.keys):
@@ -119,7 +119,7 @@ def _check_racing_creates(run: Run) -> None:
                 _race_for(run, operation, path, IfAbsent())
 
 
-def _check_racing_updates(run: Run) -> None:
+def _check_racing_updates(run: StoreRun) -> None:
     for operation in _WRITES:
         if IfMatch in run.races.get(operation, frozenset()) and run.honours(operation, IfMatch):
             for number in range(run.keys):
@@ -128,15 +128,15 @@ def _check_racing_updates(run: Run) -> None:
                 _race_for(run, operation, path, IfMatch(etag))
 
 
-def _race_for(run: Run, operation: Operation, path: str, condition: Condition) -> None:
+def _race_for(run: StoreRun, operation: WriteOperation, path: str, condition: Condition) -> None:
     bodies = [f"racer {number}".encode() for number in range(run.threads)]
     outcomes = race([partial(run.write, operation, path, body, condition=condition) for body in bodies])
     _assert_one_winner(run, operation, path, bodies, outcomes)
 
 
 def _assert_one_winner(
-    run: Run,
-    operation: Operation,
+    run: StoreRun,
+    operation: WriteOperation,
     path: str,
     bodies: Sequence[bytes],
     outcomes: Sequence[PutResult | CommitError],
@@ -154,7 +154,7 @@ def _assert_one_winner(
     assert found in (won or unknown), f"{won} won with {operation.value}, but {found!r} is there"
 
 
-def _check_racing_reads(run: Run) -> None:
+def _check_racing_reads(run: StoreRun) -> None:
     path = run.path("whole")
     sizes = (1, 300_000)
     run.store.put(path, b"0" * sizes[0])
@@ -178,7 +178,7 @@ def _check_racing_reads(run: Run) -> None:
 # -- request expiry ------------------------------------------------------------------------------------
 
 
-def _mutations(run: Run, expiry: RequestExpiry) -> Sequence[Callable[[], object]]:
+def _mutations(run: StoreRun, expiry: RequestExpiry) -> Sequence[Callable[[], object]]:
     path = run.path("expiring")
     return (
         *(partial(run.write, operation, path, b"new", expiry=expiry) for operation in _WRITES),
@@ -186,7 +186,7 @@ def _mutations(run: Run, expiry: RequestExpiry) -> Sequence[Callable[[], object]
     )
 
 
-def _check_request_expiry(run: Run) -> None:
+def _check_request_expiry(run: StoreRun) -> None:
     path = run.path("expiring")
     if not run.store.capabilities.request_expiry:
         run.store.put(path, b"old")
@@ -205,7 +205,7 @@ def _check_request_expiry(run: Run) -> None:
         for mutation in _mutations(run, run.expiry(-3600)):
             assert_raises(RequestExpired, "a mutation after its expiry", mutation)
         run.assert_holds(path, b"old", "mutations after their expiry")
-        if run.honours(Operation.PUT, IfAbsent):
+        if run.honours(WriteOperation.PUT, IfAbsent):
             missing, expiry, why = (
                 run.path("expiring-missing"),
                 run.expiry(-3600),
@@ -216,7 +216,7 @@ def _check_request_expiry(run: Run) -> None:
             run.assert_holds(missing, None, why)
 
 
-CONDITION_CHECKS: tuple[Callable[[Run], None], ...] = (
+CONDITION_CHECKS: tuple[Callable[[StoreRun], None], ...] = (
     _check_create,
     _check_update,
     _check_conditional_delete,

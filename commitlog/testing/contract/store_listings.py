@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from commitlog.errors import ConfigurationError
 from commitlog.stores.api import Page
 from commitlog.testing.contract.assertions import assert_raises
-from commitlog.testing.contract.store_run import Run
+from commitlog.testing.contract.store_run import StoreRun
 
 __all__ = ["LIST_CHECKS"]
 
@@ -19,7 +19,7 @@ _NAMES = (
 )
 
 
-def _check_list(run: Run) -> None:
+def _check_list(run: StoreRun) -> None:
     base = run.path("list/")
     paths = [base + name for name in _NAMES]
     for path in paths:
@@ -41,7 +41,7 @@ def _check_list(run: Run) -> None:
     _check_delimiter(run, base, listed)
 
 
-def _check_pages(run: Run, base: str, listed: Sequence[str]) -> None:
+def _check_pages(run: StoreRun, base: str, listed: Sequence[str]) -> None:
     for limit in (1, 2, 5, len(listed), 1000):
         pages = list(_pages(run, base, limit=limit))
         assert all(len(page.objects) <= limit for page in pages), f"a page has more than {limit} entries"
@@ -52,7 +52,7 @@ def _check_pages(run: Run, base: str, listed: Sequence[str]) -> None:
     assert found == listed[5:], f"pages after {listed[4]!r} give {found}"
 
 
-def _check_start_after(run: Run, base: str, listed: Sequence[str]) -> None:
+def _check_start_after(run: StoreRun, base: str, listed: Sequence[str]) -> None:
     for number, path in enumerate(listed):
         found = [info.path for info in run.store.list(base, start_after=path)]
         assert found == listed[number + 1 :], f"after {path!r}: {found}"
@@ -63,7 +63,7 @@ def _check_start_after(run: Run, base: str, listed: Sequence[str]) -> None:
             assert found == [path for path in listed if path > after], f"after {after!r}: {found}"
 
 
-def _check_delimiter(run: Run, base: str, listed: Sequence[str]) -> None:
+def _check_delimiter(run: StoreRun, base: str, listed: Sequence[str]) -> None:
     for prefix in (base, base + "a", base + "a/", base + "a/2", base + "a/2/", run.path("list")):
         objects, prefixes = _rolled_up(
             prefix, listed if prefix != run.path("list") else [*listed, prefix]
@@ -95,7 +95,7 @@ def _rolled_up(prefix: str, paths: Sequence[str]) -> tuple[list[str], set[str]]:
 
 
 def _pages(
-    run: Run, prefix: str, *, limit: int, start_after: str = "", delimiter: str = ""
+    run: StoreRun, prefix: str, *, limit: int, start_after: str = "", delimiter: str = ""
 ) -> Iterator[Page]:
     token: str | None = None
     seen: set[str] = set()
@@ -111,7 +111,7 @@ def _pages(
         seen.add(token)
 
 
-def _check_resume(run: Run) -> None:
+def _check_resume(run: StoreRun) -> None:
     base = run.path("resume/")
     names = ("a", "app-eu/1", "app.x", "app/1", "app/2", "b", *(["app"] if run.nested else []))
     for name in names:
@@ -122,7 +122,7 @@ def _check_resume(run: Run) -> None:
         assert found == listed[number + 1 :], f"continued after {path!r}: {found}"
 
 
-def _check_list_arguments(run: Run) -> None:
+def _check_list_arguments(run: StoreRun) -> None:
     for limit in (0, -1, 1001):
         assert_raises(ConfigurationError, f"limit {limit}", run.store.list_page, run.prefix, limit=limit)
     assert_raises(ConfigurationError, "delimiter '-'", run.store.list_page, run.prefix, delimiter="-")
@@ -130,7 +130,7 @@ def _check_list_arguments(run: Run) -> None:
     assert page == Page(objects=()), f"the list of nothing is {page}"
 
 
-def _check_list_is_current(run: Run) -> None:
+def _check_list_is_current(run: StoreRun) -> None:
     base = run.path("current/")
     for number in range(5):
         run.store.put(f"{base}{number}", b"")
@@ -140,7 +140,7 @@ def _check_list_is_current(run: Run) -> None:
         assert len(list(run.store.list(base))) == 4 - number, "a deleted object is listed"
 
 
-LIST_CHECKS: tuple[Callable[[Run], None], ...] = (
+LIST_CHECKS: tuple[Callable[[StoreRun], None], ...] = (
     _check_list,
     _check_resume,
     _check_list_arguments,

@@ -16,26 +16,26 @@ from commitlog.stores.api import (
     IfAbsent,
     IfMatch,
     ObjectStore,
-    Operation,
     PutResult,
     RequestExpiry,
+    WriteOperation,
     same_etag,
 )
 from commitlog.testing.contract import assertions
 
-__all__ = ["Conditions", "Run", "race"]
+__all__ = ["Conditions", "StoreRun", "race"]
 
 T = TypeVar("T")
 
 #: For each operation, kinds of condition: as in `Capabilities.conditions`.
-Conditions: TypeAlias = Mapping[Operation, frozenset[type[IfAbsent] | type[IfMatch]]]
+Conditions: TypeAlias = Mapping[WriteOperation, frozenset[type[IfAbsent] | type[IfMatch]]]
 
 #: How often a racer retries if the store says that it did nothing.
 _TRIES = 50
 
 
 @frozen(kw_only=True)
-class Run:
+class StoreRun:
     """One run of the checks: the store, its known properties, and the run's own paths."""
 
     store: ObjectStore
@@ -54,7 +54,7 @@ class Run:
         """Return a path of this run."""
         return self.prefix + name
 
-    def honours(self, operation: Operation, kind: type[IfAbsent] | type[IfMatch]) -> bool:
+    def honours(self, operation: WriteOperation, kind: type[IfAbsent] | type[IfMatch]) -> bool:
         """Return whether the store should honour conditions of `kind` on `operation`."""
         return kind in self.conditions.get(operation, frozenset())
 
@@ -66,7 +66,7 @@ class Run:
 
     def write(
         self,
-        operation: Operation,
+        operation: WriteOperation,
         path: str,
         data: bytes,
         *,
@@ -74,9 +74,9 @@ class Run:
         expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """Write `data` to `path` by a put, by the copy of a new object, or by publishing an upload."""
-        if operation is Operation.PUT:
+        if operation is WriteOperation.PUT:
             return self.store.put(path, data, condition=condition, expiry=expiry)
-        if operation is Operation.COPY:
+        if operation is WriteOperation.COPY:
             source = self.path(f"source-{uuid.uuid4().hex}")
             self.store.put(source, data)
             return self.store.copy(source, path, condition=condition, expiry=expiry)

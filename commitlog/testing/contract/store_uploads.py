@@ -9,14 +9,14 @@ from contextlib import suppress
 from functools import partial
 
 from commitlog.errors import AlreadyExists, CommitError, NotFound, OutcomeUnknown, PreconditionFailed
-from commitlog.stores.api import NONCE, IfAbsent, IfMatch, Operation, PutResult, Staged, same_etag
+from commitlog.stores.api import NONCE, IfAbsent, IfMatch, PutResult, Staged, WriteOperation, same_etag
 from commitlog.testing.contract.assertions import assert_raises
-from commitlog.testing.contract.store_run import Run, race
+from commitlog.testing.contract.store_run import StoreRun, race
 
 __all__ = ["STAGE_CHECKS"]
 
 
-def _check_publish(run: Run) -> None:
+def _check_publish(run: StoreRun) -> None:
     for number, data in enumerate((b"", b"x", b"0123456789" * 100_000)):
         path = run.path(f"staged/{number}")
         staged = run.store.stage(path, io.BytesIO(data), metadata={"kind": "x"})
@@ -39,14 +39,14 @@ def _check_publish(run: Run) -> None:
         run.assert_holds(path, data, "publishing twice")
 
 
-def _assert_gone(run: Run, staged: Staged) -> None:
+def _assert_gone(run: StoreRun, staged: Staged) -> None:
     assert_raises(NotFound, "publishing an upload that is gone", run.store.publish, staged)
     left = [info for info in run.store.list_staged(staged.path) if info.upload_id == staged.upload_id]
     assert not left, f"an upload that is gone is listed: {left}"
     run.store.abort(staged)
 
 
-def _check_nonces(run: Run) -> None:
+def _check_nonces(run: StoreRun) -> None:
     path = run.path("nonces")
     one, two = run.store.stage(path, b"1"), run.store.stage(path, b"2", metadata={NONCE: "mine"})
     assert one.nonce and one.nonce != two.nonce, "a nonce is empty, or used twice"
@@ -58,7 +58,7 @@ def _check_nonces(run: Run) -> None:
     run.assert_holds(path, b"1", "publishing over another object")
 
 
-def _check_abort(run: Run) -> None:
+def _check_abort(run: StoreRun) -> None:
     path = run.path("aborted")
     run.store.put(path, b"kept")
     staged = run.store.stage(path, b"dropped")
@@ -76,7 +76,7 @@ def _check_abort(run: Run) -> None:
     run.assert_holds(path, b"published", "the abort of a published upload")
 
 
-def _check_writer(run: Run) -> None:
+def _check_writer(run: StoreRun) -> None:
     path = run.path("writer")
     with run.store.begin_stage(path) as writer:
         for chunk in (b"one ", bytearray(b"two "), memoryview(b"three")):
@@ -106,7 +106,7 @@ def _check_writer(run: Run) -> None:
     run.assert_holds(path, b"one two three", "a failed writer")
 
 
-def _check_aborted_by_others(run: Run) -> None:
+def _check_aborted_by_others(run: StoreRun) -> None:
     path = run.path("lost")
     with run.store.begin_stage(path) as writer:
         writer.write(b"x")
@@ -120,8 +120,8 @@ def _check_aborted_by_others(run: Run) -> None:
     run.assert_holds(path, None, "publishing an aborted upload")
 
 
-def _check_conditions(run: Run) -> None:
-    if run.honours(Operation.PUBLISH, IfAbsent):
+def _check_conditions(run: StoreRun) -> None:
+    if run.honours(WriteOperation.PUBLISH, IfAbsent):
         path = run.path("publish-if-absent")
         run.store.put(path, b"there")
         staged = run.store.stage(path, b"staged")
@@ -136,7 +136,7 @@ def _check_conditions(run: Run) -> None:
         run.store.delete(path)
         run.store.publish(staged, condition=IfAbsent())
         run.assert_holds(path, b"staged", "a publish that was refused at first")
-    if run.honours(Operation.PUBLISH, IfMatch):
+    if run.honours(WriteOperation.PUBLISH, IfMatch):
         path = run.path("publish-if-match")
         old, new = run.store.put(path, b"1").etag, run.store.put(path, b"2").etag
         update = run.store.stage(path, b"staged")
@@ -151,7 +151,7 @@ def _check_conditions(run: Run) -> None:
         run.assert_holds(path, b"staged", "a publish that was refused at first")
 
 
-def _check_list_staged(run: Run) -> None:
+def _check_list_staged(run: StoreRun) -> None:
     base = run.path("uploads/")
     names = ("a", "a/b", "b", "é/c") if run.nested else ("a", "b/a", "b/c", "é/c")
     staged = [run.store.stage(base + name, b"") for name in names]
@@ -164,7 +164,7 @@ def _check_list_staged(run: Run) -> None:
     assert not list(run.store.list_staged(base)), "aborted uploads are listed"
 
 
-def _check_racing_publishers(run: Run) -> None:
+def _check_racing_publishers(run: StoreRun) -> None:
     """Concurrent recoveries publish the same upload: the object must be complete, and that upload."""
     for number in range(run.keys):
         path = run.path(f"published-by-all/{number}")
@@ -177,7 +177,7 @@ def _check_racing_publishers(run: Run) -> None:
         assert run.store.head(path).nonce == staged.nonce, "the published object has another nonce"
 
 
-STAGE_CHECKS: tuple[Callable[[Run], None], ...] = (
+STAGE_CHECKS: tuple[Callable[[StoreRun], None], ...] = (
     _check_publish,
     _check_nonces,
     _check_abort,

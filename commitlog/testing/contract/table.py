@@ -23,14 +23,14 @@ from commitlog.tables.api import (
 )
 from commitlog.testing.contract.assertions import assert_raises, race
 from commitlog.testing.contract.table_items import ITEM_CHECKS
-from commitlog.testing.contract.table_run import Run, assert_reason, assert_stored, cases
+from commitlog.testing.contract.table_run import TableRun, assert_reason, assert_stored, cases
 
 __all__ = ["check_table"]
 
 # -- races ------------------------------------------------------------------------------------------
 
 
-def _check_racing_creates(run: Run) -> None:
+def _check_racing_creates(run: TableRun) -> None:
     for i in range(run.keys):
         key = run.key(f"race-{i}")
         items = [run.item(key, {"owner": racer}) for racer in range(run.threads)]
@@ -49,7 +49,7 @@ def _winner(what: str, outcomes: Sequence[CommitError | None], otherwise: type[C
     return outcomes.index(None)
 
 
-def _check_racing_generations(run: Run) -> None:
+def _check_racing_generations(run: TableRun) -> None:
     key = run.key("generations")
     run.table.put(run.item(key, {"generation": 0}))
     rounds = 3
@@ -69,7 +69,7 @@ def _assert_all_end(outcomes: Sequence[CommitError | None]) -> None:
         assert outcome is None, f"a read or write in a race ended in {outcome!r}"
 
 
-def _increment(run: Run, key: Key) -> bool:
+def _increment(run: TableRun, key: Key) -> bool:
     seen = _generation(run, key)
     try:
         run.table.put(run.item(key, {"generation": seen + 1}), condition=Equals("generation", seen))
@@ -78,7 +78,7 @@ def _increment(run: Run, key: Key) -> bool:
     return True
 
 
-def _generation(run: Run, key: Key) -> int:
+def _generation(run: TableRun, key: Key) -> int:
     item = run.table.get(key)
     assert item is not None and type(item["generation"]) is int
     return item["generation"]
@@ -87,7 +87,7 @@ def _generation(run: Run, key: Key) -> int:
 # -- transactions -----------------------------------------------------------------------------------
 
 
-def _check_transactions(run: Run) -> None:
+def _check_transactions(run: TableRun) -> None:
     table = run.table
     old, new, gone, watched = (run.key(f"transact-{name}") for name in "abcd")
     table.transact([])
@@ -118,7 +118,7 @@ def _check_transactions(run: Run) -> None:
         assert_stored(run, key, item, "a transaction that was canceled")
 
 
-def _check_transaction_conditions(run: Run) -> None:
+def _check_transaction_conditions(run: TableRun) -> None:
     other = run.key("other")
     for i, (key, stored, condition) in enumerate(cases(run, "transact-if")):
         mark = run.item(other, {"n": i})
@@ -134,7 +134,7 @@ def _check_transaction_conditions(run: Run) -> None:
             assert_stored(run, key, stored, "a transaction that was canceled")
 
 
-def _canceled(run: Run, writes: Sequence[Write]) -> TransactionCanceled | None:
+def _canceled(run: TableRun, writes: Sequence[Write]) -> TransactionCanceled | None:
     """Try a transaction; return its error, or None if it happened."""
     try:
         run.table.transact(writes)
@@ -143,7 +143,7 @@ def _canceled(run: Run, writes: Sequence[Write]) -> TransactionCanceled | None:
     return None
 
 
-def _check_racing_transactions(run: Run) -> None:
+def _check_racing_transactions(run: TableRun) -> None:
     for i in range(run.keys):
         pair = [run.key(f"pair-{i}-{side}") for side in ("left", "right")]
         # Half of them have the opposite order, which would deadlock a table that locks item by item.
@@ -157,7 +157,7 @@ def _check_racing_transactions(run: Run) -> None:
             assert_stored(run, key, run.item(key, {"owner": won}), "racing transactions")
 
 
-def _check_transfers(run: Run) -> None:
+def _check_transfers(run: TableRun) -> None:
     accounts = [run.key("account-a"), run.key("account-b")]
     for key in accounts:
         run.table.put(run.item(key, {"generation": 0}))
@@ -172,7 +172,7 @@ def _check_transfers(run: Run) -> None:
     assert total == 0, f"racing transfers changed the sum by {total}"
 
 
-def _transfer(run: Run, source: Key, target: Key) -> bool:
+def _transfer(run: TableRun, source: Key, target: Key) -> bool:
     writes = []
     for key, change in ((source, -1), (target, 1)):
         seen = _generation(run, key)
@@ -180,7 +180,7 @@ def _transfer(run: Run, source: Key, target: Key) -> bool:
     return _canceled(run, writes) is None
 
 
-def check_no_transactions(run: Run) -> None:
+def check_no_transactions(run: TableRun) -> None:
     """Check that a table without transactions raises `NotSupported` and does nothing."""
     key = run.key("transact")
     why = "a transaction on a table that has none"
@@ -229,7 +229,7 @@ def check_table(
     True
     >>> check_table(table)
     """
-    run = Run(
+    run = TableRun(
         table=table,
         returns_old_item=returns_old_item,
         empty_values=empty_values,

@@ -29,7 +29,7 @@ from commitlog.tables.rules import (
     MAX_TOKEN_CHARS,
 )
 from commitlog.testing.contract.assertions import assert_raises
-from commitlog.testing.contract.table_run import Run, assert_reason, assert_stored, cases
+from commitlog.testing.contract.table_run import TableRun, assert_reason, assert_stored, cases
 
 __all__ = ["ITEM_CHECKS"]
 
@@ -38,7 +38,7 @@ P = ParamSpec("P")
 # -- one item ---------------------------------------------------------------------------------------
 
 
-def _check_description(run: Run) -> None:
+def _check_description(run: TableRun) -> None:
     table = run.table
     table.check()
     assert table.create() is False, "create() of a table that is there must return False"
@@ -50,7 +50,7 @@ def _check_description(run: Run) -> None:
     assert info.created is not None, "the version marker has no creation time"
 
 
-def _check_missing_items(run: Run) -> None:
+def _check_missing_items(run: TableRun) -> None:
     key = run.key("missing")
     assert run.table.get(key) is None, "get of a missing item must return None"
     run.table.delete(key)
@@ -58,7 +58,7 @@ def _check_missing_items(run: Run) -> None:
     assert page == ItemPage(items=()), f"a query of nothing found {page}"
 
 
-def _check_values(run: Run) -> None:
+def _check_values(run: TableRun) -> None:
     values: list[Value] = ["x", "ü\0\n\U0001d518", b"\0\xff", bytes(range(256)), True, False]
     values += [0, 1, -1, 2**53 + 1, 2**63, -(2**64), MAX_INT, -MAX_INT]
     if run.empty_values:
@@ -77,7 +77,7 @@ def _check_values(run: Run) -> None:
         run.table.put(item, condition=Equals(name, value))
 
 
-def _check_replacement(run: Run) -> None:
+def _check_replacement(run: TableRun) -> None:
     key = run.key("replaced")
     given = run.item(key, {"old": 1})
     run.table.put(given)
@@ -89,7 +89,7 @@ def _check_replacement(run: Run) -> None:
     assert_stored(run, key, None, "a delete")
 
 
-def _check_conditions(run: Run) -> None:
+def _check_conditions(run: TableRun) -> None:
     for key, stored, condition in cases(run, "put-if"):
         new = run.item(key, {"generation": 4})
         happened = _attempt(run, partial(run.table.put, new, condition=condition), condition, stored)
@@ -100,7 +100,7 @@ def _check_conditions(run: Run) -> None:
 
 
 def _attempt(
-    run: Run, write: Callable[[], None], condition: TableCondition, stored: Item | None
+    run: TableRun, write: Callable[[], None], condition: TableCondition, stored: Item | None
 ) -> bool:
     try:
         write()
@@ -113,7 +113,7 @@ def _attempt(
     return happened
 
 
-def _check_begin_put(run: Run) -> None:
+def _check_begin_put(run: TableRun) -> None:
     keys = [run.key("begun", str(i)) if run.ranged else run.key(f"begun-{i}") for i in range(5)]
     pending = [run.table.begin_put(run.item(key, {"n": 1})) for key in keys]
     for finish in reversed(pending):
@@ -125,7 +125,7 @@ def _check_begin_put(run: Run) -> None:
     assert not _attempt(run, refused, Absent(), run.item(keys[0], {"n": 1}))
 
 
-def _check_begin_get(run: Run) -> None:
+def _check_begin_get(run: TableRun) -> None:
     keys = [run.key("sought", str(i)) if run.ranged else run.key(f"sought-{i}") for i in range(5)]
     items = [run.item(key, {"n": number}) for number, key in enumerate(keys[:4])]
     for item in items:
@@ -138,7 +138,7 @@ def _check_begin_get(run: Run) -> None:
 # -- limits -----------------------------------------------------------------------------------------
 
 
-def _check_limits(run: Run) -> None:
+def _check_limits(run: TableRun) -> None:
     table, key = run.table, run.key("limits")
     largest = run.item(key, {"data": b"x" * (MAX_ITEM_BYTES - 1000)})
     table.put(largest)
@@ -183,7 +183,7 @@ def _assert_refused(
     assert_raises(kind, "a wrong argument", call, *args, **keywords)
 
 
-def _wrong_ranges(run: Run) -> list[Key]:
+def _wrong_ranges(run: TableRun) -> list[Key]:
     name = run.key("limits").hash
     if run.ranged:
         return [Key(name), Key(name, ""), Key(name, "x" * (MAX_RANGE_BYTES + 1))]
@@ -196,7 +196,7 @@ def _wrong_ranges(run: Run) -> list[Key]:
 _RANGES = ('"e"', "*", "A", "B", "a", "a-b", "a/b", "aa", "z", "é", "\uffee", "\U0001f600")
 
 
-def _check_queries(run: Run) -> None:
+def _check_queries(run: TableRun) -> None:
     if not run.ranged:
         key = run.key("query")
         run.table.put(run.item(key))
@@ -215,7 +215,7 @@ def _check_queries(run: Run) -> None:
             assert found == wanted, f"query after {start_after!r} by {limit} gave {found}, not {wanted}"
 
 
-def _query(run: Run, hash_key: str, start_after: str, limit: int) -> Iterator[Value]:
+def _query(run: TableRun, hash_key: str, start_after: str, limit: int) -> Iterator[Value]:
     token = None
     while True:
         page = run.table.query_page(hash_key, start_after=start_after, limit=limit, token=token)
@@ -227,7 +227,7 @@ def _query(run: Run, hash_key: str, start_after: str, limit: int) -> Iterator[Va
             return
 
 
-def _check_scans(run: Run) -> None:
+def _check_scans(run: TableRun) -> None:
     keys = {run.key(f"scan-{i}", str(j)) for i in range(20) for j in range(2)}
     for key in keys:
         run.table.put(run.item(key))
@@ -239,7 +239,7 @@ def _check_scans(run: Run) -> None:
         assert all(key.hash != MARKER_KEY for key in found), "a scan gave the version marker"
 
 
-def _scan(run: Run, segment: int, segments: int, limit: int) -> Iterator[Key]:
+def _scan(run: TableRun, segment: int, segments: int, limit: int) -> Iterator[Key]:
     token = None
     while True:
         page = run.table.scan_page(segment=segment, segments=segments, limit=limit, token=token)

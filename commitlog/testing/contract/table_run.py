@@ -18,11 +18,11 @@ from commitlog.tables.api import (
     Value,
 )
 
-__all__ = ["Run", "assert_reason", "assert_stored", "cases"]
+__all__ = ["TableRun", "assert_reason", "assert_stored", "cases"]
 
 
 @frozen(kw_only=True)
-class Run:
+class TableRun:
     """One run of the checks: the table, its known limits, and the run's own keys."""
 
     table: Table
@@ -50,7 +50,7 @@ class Run:
         return item
 
 
-def assert_stored(run: Run, key: Key, item: Item | None, after: str) -> None:
+def assert_stored(run: TableRun, key: Key, item: Item | None, after: str) -> None:
     """Assert that `item` is stored under `key` now, with values of the same types."""
     found = run.table.get(key)
     assert _same(found, item), f"after {after}: stored is {found!r}, not {item!r}"
@@ -64,7 +64,7 @@ def _same(one: Item | None, other: Item | None) -> bool:
     return dict(one) == dict(other) and types[0] == types[1]
 
 
-def assert_reason(run: Run, error: BaseException | None, stored: Item | None) -> None:
+def assert_reason(run: TableRun, error: BaseException | None, stored: Item | None) -> None:
     """Assert that `error` reports that the stored item did not satisfy the condition."""
     assert isinstance(error, ConditionFailed), f"not a ConditionFailed: {error!r}"
     if error.item_known:
@@ -96,7 +96,7 @@ _STATES: Sequence[Item | None] = (
 )
 
 
-def cases(run: Run, name: str) -> Iterator[tuple[Key, Item | None, TableCondition]]:
+def cases(run: TableRun, name: str) -> Iterator[tuple[Key, Item | None, TableCondition]]:
     """Yield every condition with every kind of item, stored under a new key."""
     for c, condition in enumerate(_CONDITIONS):
         for s, state in enumerate(_STATES):

@@ -1,9 +1,9 @@
 """An HTTP proxy on loopback that makes a nearby server slow, or its network unreliable.
 
 For benchmarks, it adds a latency to each kind of request. For tests, it loses, delays or duplicates
-requests and their responses: those that a test names (`Fault`), or random ones from a seed (`Hazard`).
-It runs in its own process, so that it takes no time from the interpreter under test, and ends with the
-process that started it.
+requests and their responses: those that a test names (`ProxyFault`), or random ones from a seed
+(`Hazard`). It runs in its own process, so that it takes no time from the interpreter under test, and
+ends with the process that started it.
 
 Guarantees: it duplicates a request only if a fault says so, latencies of concurrent requests overlap,
 and requests that it lets through are unchanged (except ``Expect``, which it answers itself). It holds
@@ -13,7 +13,7 @@ The modules: `process` (starts and controls the proxy), `relay` (the process its
 and when they strike), `http` (messages).
 """
 
-from commitlog.testing.proxy.faults import Action, Fault, Hazard, Strike
+from commitlog.testing.proxy.faults import Action, Hazard, ProxyFault, Strike
 from commitlog.testing.proxy.process import Proxy
 
-__all__ = ["Action", "Fault", "Hazard", "Proxy", "Strike"]
+__all__ = ["Action", "Hazard", "Proxy", "ProxyFault", "Strike"]

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from attrs import field, frozen, validators
 
-__all__ = ["Action", "Fault", "Hazard", "Plan", "Strike"]
+__all__ = ["Action", "FaultPlan", "Hazard", "ProxyFault", "Strike"]
 
 #: The kinds of faults of a request:
 #:
@@ -32,7 +32,7 @@ def _as_tuple(value: Iterable[str]) -> tuple[str, ...]:
 
 
 @frozen(kw_only=True)
-class Fault:
+class ProxyFault:
     """A fault of the next requests of one kind.
 
     Attributes:
@@ -104,7 +104,7 @@ class Strike:
     status: int
 
 
-class Plan:
+class FaultPlan:
     """The faults of future requests, as a function of the seed. Not thread-safe.
 
     Args:
@@ -122,7 +122,7 @@ class Plan:
         self._seed = seed
         self._counts: dict[str, int] = {}
 
-    def next(self, kinds: tuple[str, ...], target: str) -> Fault | None:
+    def next(self, kinds: tuple[str, ...], target: str) -> ProxyFault | None:
         """Return the fault of the next request of these kinds, narrowest first, or None."""
         kind = kinds[0]
         number = self._counts[kind] = self._counts.get(kind, 0) + 1
@@ -131,5 +131,5 @@ class Plan:
         for hazard in self._hazards:
             drawn, seconds = random.random(), random.uniform(*hazard.seconds)
             if drawn < hazard.rate and hazard.path in target and set(hazard.kinds) <= set(kinds):
-                return Fault(kind=kind, action=hazard.action, seconds=seconds, status=hazard.status)
+                return ProxyFault(kind=kind, action=hazard.action, seconds=seconds, status=hazard.status)
         return None

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-__all__ = ["Message", "Peer"]
+__all__ = ["HttpMessage", "Peer"]
 
 _READS = frozenset({"GET", "HEAD"})
 _CHUNK = 262_144
 
 
 @frozen
-class Message:
+class HttpMessage:
     """A request or a response.
 
     Attributes:
@@ -91,7 +91,7 @@ class Peer:
         self._socket = connection
         self._buffer = bytearray()
 
-    def read_request(self) -> Message | None:
+    def read_request(self) -> HttpMessage | None:
         """Return the next request, or None at the end."""
         head = self._read_head()
         if head is None:
@@ -102,18 +102,18 @@ class Peer:
             lines = data.split(b"\r\n")
             data = b"\r\n".join(line for line in lines if not line.lower().startswith(b"expect:"))
         body, _ = self._read_body(headers, otherwise=0)
-        return Message(start_line, headers, data + body, last=_is_last(headers))
+        return HttpMessage(start_line, headers, data + body, last=_is_last(headers))
 
-    def read_response(self, *, to_head: bool) -> Message:
+    def read_response(self, *, to_head: bool) -> HttpMessage:
         """Return the response to a request; `to_head` if that was HEAD, so that no body follows."""
         head = self._read_head()
         if head is None:
             raise ConnectionResetError("the server closed the connection instead of answering")
         start_line, headers, data = head
         if to_head or start_line[1] in ("204", "304"):
-            return Message(start_line, headers, data, last=_is_last(headers))
+            return HttpMessage(start_line, headers, data, last=_is_last(headers))
         body, ended = self._read_body(headers, otherwise=None)
-        return Message(start_line, headers, data + body, last=ended or _is_last(headers))
+        return HttpMessage(start_line, headers, data + body, last=ended or _is_last(headers))
 
     def pass_response(self, target: Peer, *, to_head: bool) -> bool:
         """Send the response to `target` as it arrives; return whether the connection ends with it.

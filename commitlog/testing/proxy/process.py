@@ -14,7 +14,7 @@ from attrs import asdict
 
 from commitlog.errors import Unavailable
 from commitlog.testing.processes import ProcessOwner
-from commitlog.testing.proxy.faults import Fault, Hazard, Strike
+from commitlog.testing.proxy.faults import Hazard, ProxyFault, Strike
 
 __all__ = ["Proxy"]
 
@@ -73,7 +73,7 @@ class Proxy(ProcessOwner):
         """The URL for clients."""
         return f"http://127.0.0.1:{self._port}"
 
-    def inject(self, fault: Fault) -> None:
+    def inject(self, fault: ProxyFault) -> None:
         """Inject a fault into the next requests that match it.
 
         Several faults form a queue: the first that matches a request strikes it.
@@ -85,7 +85,7 @@ class Proxy(ProcessOwner):
 
         The faults of the n-th request of its kind (counted from here) depend on `seed`, the kind and n
         alone. Which request is the n-th depends on timing: the seed reproduces the plan, not the run. A
-        `Fault` takes precedence over a hazard.
+        `ProxyFault` takes precedence over a hazard.
         """
         self._ask("endanger", [asdict(hazard) for hazard in hazards], seed)
 

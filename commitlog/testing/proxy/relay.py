@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
-from commitlog.testing.proxy.faults import Fault, Hazard, Plan, Strike
-from commitlog.testing.proxy.http import Message, Peer
+from commitlog.testing.proxy.faults import FaultPlan, Hazard, ProxyFault, Strike
+from commitlog.testing.proxy.http import HttpMessage, Peer
 
 __all__ = ["main"]
 
@@ -51,8 +51,8 @@ class _Relay:
         self._addresses = {"S3": _address(upstream), "DynamoDB": _address(dynamodb)}
         self._latency = latency
         self._lock = threading.Lock()
-        self._faults: list[Fault] = []
-        self._plan = Plan((), 0)
+        self._faults: list[ProxyFault] = []
+        self._plan = FaultPlan((), 0)
         self._requests: deque[str] = deque(maxlen=_KEPT_REQUESTS)
         self._strikes: Counter[Strike] = Counter()
         self._pending = 0
@@ -63,11 +63,11 @@ class _Relay:
 
     def inject(self, fault: dict[str, Any]) -> None:
         with self._lock:
-            self._faults.append(Fault(**fault))
+            self._faults.append(ProxyFault(**fault))
 
     def endanger(self, hazards: list[dict[str, Any]], seed: int) -> None:
         with self._lock:
-            self._plan = Plan(tuple(Hazard(**hazard) for hazard in hazards), seed)
+            self._plan = FaultPlan(tuple(Hazard(**hazard) for hazard in hazards), seed)
 
     def strikes(self) -> list[tuple[str, str, int, int]]:
         with self._lock:
@@ -109,7 +109,7 @@ class _Relay:
             client.close()
             link.close()
 
-    def _forward(self, client: Peer, link: _Link, request: Message) -> bool:
+    def _forward(self, client: Peer, link: _Link, request: HttpMessage) -> bool:
         """Forward the request and its response; return whether the connection stays open."""
         self._await_double(request)
         if self._like_ceph:
@@ -120,7 +120,7 @@ class _Relay:
             last = link.send(request).pass_response(client, to_head=request.method == "HEAD")
         return not (last or request.last)
 
-    def _strike(self, client: Peer, link: _Link, request: Message, fault: Fault) -> bool:
+    def _strike(self, client: Peer, link: _Link, request: HttpMessage, fault: ProxyFault) -> bool:
         """Inject the fault; return whether the connection stays open."""
         action = fault.action
         if action == "drop_request":
@@ -143,7 +143,7 @@ class _Relay:
         client.send(_injected_response(fault, request) if action == "fail" else response.data)
         return not (response.last or request.last)
 
-    def _double(self, link: _Link, request: Message, fault: Fault) -> Message:
+    def _double(self, link: _Link, request: HttpMessage, fault: ProxyFault) -> HttpMessage:
         """Send the request twice; return the first response."""
         if fault.seconds:
             response = self._exchange(link, request)
@@ -155,7 +155,7 @@ class _Relay:
         self._count(fault, again.status)
         return response
 
-    def _repeat(self, request: Message, fault: Fault) -> None:
+    def _repeat(self, request: HttpMessage, fault: ProxyFault) -> None:
         link = _Link(self._addresses)
         try:
             self._late(link, request, fault)
@@ -164,7 +164,7 @@ class _Relay:
         finally:
             link.close()
 
-    def _late(self, link: _Link, request: Message, fault: Fault) -> Message:
+    def _late(self, link: _Link, request: HttpMessage, fault: ProxyFault) -> HttpMessage:
         """Forward the request after the delay of the fault."""
         status = 0
         with self._lock:
@@ -179,16 +179,16 @@ class _Relay:
                 self._pending -= 1
             self._count(fault, status)
 
-    def _exchange(self, link: _Link, request: Message) -> Message:
+    def _exchange(self, link: _Link, request: HttpMessage) -> HttpMessage:
         self._await_double(request)
         return self._relay(link, request)
 
-    def _await_double(self, request: Message) -> None:
+    def _await_double(self, request: HttpMessage) -> None:
         if request.mutates:
             with self._doubled:
                 self._doubled.wait_for(lambda: request.path not in self._doubling)
 
-    def _relay(self, link: _Link, request: Message) -> Message:
+    def _relay(self, link: _Link, request: HttpMessage) -> HttpMessage:
         if not self._like_ceph:
             return link.exchange(request)
         return _as_answered_by_ceph(request, link.exchange(_as_asked_of_ceph(request)))
@@ -206,11 +206,11 @@ class _Relay:
                 self._doubling.remove(path)
                 self._doubled.notify_all()
 
-    def _count(self, fault: Fault, status: int) -> None:
+    def _count(self, fault: ProxyFault, status: int) -> None:
         with self._lock:
             self._strikes[Strike(fault.kind, fault.action, status)] += 1
 
-    def _note(self, request: Message) -> Fault | None:
+    def _note(self, request: HttpMessage) -> ProxyFault | None:
         with self._lock:
             kinds = request.kinds
             self._requests.append(f"{kinds[0]} {request.target}")
@@ -238,11 +238,11 @@ class _Link:
         self._addresses = addresses
         self._peers: dict[str, Peer] = {}
 
-    def exchange(self, request: Message) -> Message:
+    def exchange(self, request: HttpMessage) -> HttpMessage:
         """Send the request to its server and return the response."""
         return self.send(request).read_response(to_head=request.method == "HEAD")
 
-    def send(self, request: Message) -> Peer:
+    def send(self, request: HttpMessage) -> Peer:
         """Send the request to its server; return the connection on which the response arrives."""
         service = request.service
         peer = self._peers.pop(service, None)
@@ -265,12 +265,12 @@ def _address(url: str) -> _Address:
     return parts.hostname or "", parts.port or 80
 
 
-def _injected_response(fault: Fault, request: Message) -> bytes:
+def _injected_response(fault: ProxyFault, request: HttpMessage) -> bytes:
     body = b"" if request.method == "HEAD" else fault.body.encode()
     return b"HTTP/1.1 %d Injected\r\nContent-Length: %d\r\n\r\n%b" % (fault.status, len(body), body)
 
 
-def _as_asked_of_ceph(request: Message) -> Message:
+def _as_asked_of_ceph(request: HttpMessage) -> HttpMessage:
     """Return the request that makes the server do what Ceph's radosgw 16 would do.
 
     Of the conditions, a PUT takes "no object", and an etag if it has no quotes; a quoted etag never
@@ -290,7 +290,7 @@ def _as_asked_of_ceph(request: Message) -> Message:
     return _with(request, {"if-match": '"quoted"' if etag.startswith('"') else f'"{etag}"'})
 
 
-def _as_answered_by_ceph(request: Message, response: Message) -> Message:
+def _as_answered_by_ceph(request: HttpMessage, response: HttpMessage) -> HttpMessage:
     """Return the response as Ceph would send it.
 
     A request after its signed expiry gets ``AccessDenied`` with an empty message, and a ``Date`` past
@@ -303,7 +303,7 @@ def _as_answered_by_ceph(request: Message, response: Message) -> Message:
     return evolve(refusal, data=refusal.data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" + body)
 
 
-def _with(message: Message, headers: dict[str, str | None]) -> Message:
+def _with(message: HttpMessage, headers: dict[str, str | None]) -> HttpMessage:
     """Return the message with these headers; without those that are None."""
     head, _, body = message.data.partition(b"\r\n\r\n")
     lines = [

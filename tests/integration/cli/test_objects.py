@@ -18,7 +18,7 @@ import commitlog
 from commitlog.cli import main
 from commitlog.commit import ConditionalStore
 from commitlog.stores import MemoryStore
-from commitlog.stores.api import Operation
+from commitlog.stores.api import WriteOperation
 from commitlog.transfer import BLOCK_SIZE
 
 BINARY = bytes(range(256)) + b"\r\n\xff\xfe\x00"
@@ -143,7 +143,9 @@ def test_mv_copies_nothing_if_the_source_could_not_be_removed(
 ) -> None:
     """A store without a conditional deletion needs a table of leases; the message names the option."""
     able = MemoryStore.capabilities
-    conditions = {each: able.conditions[each] for each in able.conditions if each != Operation.DELETE}
+    conditions = {
+        each: able.conditions[each] for each in able.conditions if each != WriteOperation.DELETE
+    }
     monkeypatch.setattr(MemoryStore, "capabilities", evolve(able, conditions=conditions))
     url = f"memory://{tmp_path.name}-{os.urandom(4).hex()}"
     with commitlog.connect(url) as store:

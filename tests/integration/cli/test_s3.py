@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import commitlog
 from commitlog.cli import main
 from commitlog.outputs import Output
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
@@ -189,7 +189,7 @@ def test_a_probe_report_describes_one_bucket(shell: Shell, tmp_path: Path) -> No
 def test_a_lost_answer_of_a_probe_is_not_the_outcome_of_the_write(shell: Shell) -> None:
     """If the connection breaks during the probe, the probe continues and the write succeeds."""
     with Proxy(shell.server.endpoint_url) as proxy:
-        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        proxy.inject(ProxyFault(kind="PUT", action="drop_response"))
         url = f"{shell.bucket}/after-a-lost-probe?endpoint_url={proxy.endpoint_url}"
         done = shell.run("put", "-", url, "--if-absent", stdin=b"1")
     assert done.exit_code == 0, done.output
@@ -198,7 +198,7 @@ def test_a_lost_answer_of_a_probe_is_not_the_outcome_of_the_write(shell: Shell) 
 def test_a_lost_answer_of_a_plain_write_is_unknown(shell: Shell) -> None:
     """The status is 4, and the message names the object and what to do."""
     with Proxy(shell.server.endpoint_url) as proxy:
-        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        proxy.inject(ProxyFault(kind="PUT", action="drop_response"))
         done = shell.run(
             "put", "-", f"{shell.bucket}/lost?endpoint_url={proxy.endpoint_url}", stdin=b"1"
         )

@@ -28,7 +28,7 @@ from commitlog.oplog import Decision, OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.dynamodb.table import DynamoTable
 from commitlog.testing import ManualClock
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from commitlog.urls import parse_table_url
 from support.namespace import QUICK, Auditor, objects_in
 from support.servers import Ministack
@@ -71,7 +71,7 @@ class Setting:
 
     def disturb(self, action: Any, **rest: Any) -> None:
         """Inject a fault into the next transactions."""
-        fault = Fault(kind=TRANSACT, action=action, **rest)
+        fault = ProxyFault(kind=TRANSACT, action=action, **rest)
         self.wrong += fault.times
         self.proxy.inject(fault)
 
@@ -256,7 +256,7 @@ def test_a_throttled_transaction_is_not_sent_after_a_recovery(
     with closing(client(ministack.endpoint_url)) as other, closing(client(proxy.endpoint_url)) as lake:
         other.create()
         clock.advance(1)  # after that the log contains it
-        proxy.inject(Fault(kind=TRANSACT, action="answer", status=400, body=THROTTLED))
+        proxy.inject(ProxyFault(kind=TRANSACT, action="answer", status=400, body=THROTTLED))
         proxy.requests()
         asleep.append(other.maintenance.recover)
         lake.make_directory("d")

@@ -30,7 +30,7 @@ from commitlog.tables import Absent, Check, ConditionFailed, Delete, Equals, Key
 from commitlog.tables.api import TRANSACT_WITHIN, UnreadableItem
 from commitlog.tables.dynamodb.table import DynamoTable
 from commitlog.testing import ManualClock
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from commitlog.urls import parse_table_url
 from support.servers import Ministack
 
@@ -77,7 +77,7 @@ class Setting:
     def disturb(self, operation: str, action: Any, **rest: Any) -> None:
         """Inject a fault into the next calls of `operation`."""
         self._proxy.requests()
-        self._proxy.inject(Fault(kind=operation, action=action, **rest))
+        self._proxy.inject(ProxyFault(kind=operation, action=action, **rest))
 
     def requests(self) -> list[str]:
         """Return the operations since the last call."""

@@ -26,7 +26,7 @@ from commitlog.errors import (
 )
 from commitlog.outputs import Output
 from commitlog.tables.open import open_table
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from support.killed_driver import audit_rows, drive, open_place
 from support.runbook import at
 from support.servers import Juicefs, Ministack, Seaweedfs, Server
@@ -80,7 +80,7 @@ def expiring(server: Ministack, place: dict[str, Any], kind: str, path: str = ""
     """Yield the same place, where the credentials have expired for a kind of request, and a proxy."""
     with Proxy(server.endpoint_url) as proxy:
         proxy.inject(
-            Fault(kind=kind, action="answer", path=path, status=400, body=EXPIRED, times=10_000)
+            ProxyFault(kind=kind, action="answer", path=path, status=400, body=EXPIRED, times=10_000)
         )
         options = {**place["options"], "endpoint_url": proxy.endpoint_url}
         yield {**place, "options": options}, proxy

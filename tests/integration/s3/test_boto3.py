@@ -15,7 +15,7 @@ from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Key
 from commitlog.tables.open import open_table
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
@@ -73,7 +73,7 @@ def test_the_number_of_attempts_is_configured(
             session._session.set_default_client_config(config)
         with contextlib.closing(open_store(f"s3://{ministack.new_bucket()}", **given)) as store:
             proxy.requests()
-            proxy.inject(Fault(kind="GET", action="answer", status=503, times=9))
+            proxy.inject(ProxyFault(kind="GET", action="answer", status=503, times=9))
             with pytest.raises(commitlog.Unavailable):
                 store.get("a")
             assert len(proxy.requests()) == 2

@@ -18,7 +18,7 @@ from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.errors import NotSupported, PreconditionFailed, RequestExpired
 from commitlog.stores.api import ObjectStore, RequestExpiry
 from commitlog.stores.s3.store import S3Store
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
@@ -90,7 +90,7 @@ def test_a_lost_response_to_an_update_is_resolved(
     """The next attempt has the same bare etag."""
     native = ConditionalStore(store, mode="native", probe_report=probe_report)
     first = native.put_if_absent("lost", b"1").etag
-    proxy.inject(Fault(kind="PUT", path="/lost", action="drop_response"))
+    proxy.inject(ProxyFault(kind="PUT", path="/lost", action="drop_response"))
     native.put_if_match("lost", b"2", etag=first)
     assert native.get("lost").data == b"2"
 

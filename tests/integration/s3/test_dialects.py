@@ -30,7 +30,7 @@ from commitlog.errors import (
     PreconditionFailed,
 )
 from commitlog.stores.api import Dialect, Versioning
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from support.selection import one_in, with_all
 from support.vendors import ACCESS_KEY, SECRET_KEY, FakeVendor, serve
 
@@ -208,7 +208,7 @@ def test_a_lost_answer_is_no_conflict(opened: Open, vendor: str) -> None:
     with serve(fake) as endpoint, Proxy(endpoint) as proxy:
         report = _proven(vendor)
         store = opened(fake, endpoint=proxy.endpoint_url, commit="native", probe_report=report)
-        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        proxy.inject(ProxyFault(kind="PUT", action="drop_response"))
         assert store.put_if_absent("a", b"1").etag == store.head("a").etag
         assert sum(proxy.strikes().values()) == 1
         assert [method for method, _ in fake.requests] == ["PUT", "PUT", "HEAD", "HEAD"]

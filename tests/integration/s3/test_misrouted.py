@@ -15,7 +15,7 @@ from commitlog.errors import PublishIncomplete
 from commitlog.outputs import Output
 from commitlog.stores.s3.store import S3Store
 from commitlog.testing import ManualClock
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from support.commit import proven
 from support.servers import Ministack
 
@@ -46,14 +46,14 @@ def output(ministack: Ministack, proxy: Proxy) -> Iterator[Output]:
         output = Output(writer, "out", clock=clock, backoff=backoff)
         job = output.begin("job")
         file = output.stage(job, job.file_name(0), b"rows")
-        proxy.inject(Fault(kind="PUBLISH", action="answer", status=503, times=3))
+        proxy.inject(ProxyFault(kind="PUBLISH", action="answer", status=503, times=3))
         with pytest.raises(PublishIncomplete):
             output.commit(job, [file])
         yield output
 
 
 def _answer_once(proxy: Proxy, kind: str, path: str) -> None:
-    proxy.inject(Fault(kind=kind, path=path, action="answer", status=404, body=INGRESS))
+    proxy.inject(ProxyFault(kind=kind, path=path, action="answer", status=404, body=INGRESS))
 
 
 def test_a_job_whose_pending_entry_gets_a_404_is_still_published(output: Output, proxy: Proxy) -> None:

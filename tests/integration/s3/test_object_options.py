@@ -24,7 +24,7 @@ from commitlog.stores.s3.store import S3Store
 from commitlog.stores.s3_options import ObjectOptions
 from commitlog.tables.open import open_table
 from commitlog.testing.contract.store import check_object_store
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from commitlog.urls import parse_table_url
 from support.servers import Ministack
 
@@ -39,9 +39,9 @@ DEMAND = (
 Opener = Callable[..., S3Store]
 
 
-def _refusal(code: str = "InvalidRequest", what: str = "Object") -> Fault:
+def _refusal(code: str = "InvalidRequest", what: str = "Object") -> ProxyFault:
     """Refuse writes of a body without a checksum. Ministack checks each MD5 that it gets."""
-    return Fault(
+    return ProxyFault(
         kind="PUT",
         action="answer",
         status=400,
@@ -86,7 +86,9 @@ def _writes(proxy: Proxy) -> list[str]:
 
 def test_a_bucket_that_requires_checksums_keeps_the_contract(locked: Proxy, open_bucket: Opener) -> None:
     """All rules of a store hold, including conditions, uploads and races."""
-    conditions = dict(S3Store.capabilities.conditions) | {commitlog.stores.Operation.COPY: frozenset()}
+    conditions = dict(S3Store.capabilities.conditions) | {
+        commitlog.stores.WriteOperation.COPY: frozenset()
+    }
     check_object_store(
         open_bucket(locked), conditions=conditions, fresh_etags=False, forgets_uploads=False
     )
@@ -146,7 +148,7 @@ def test_a_lost_response_to_the_second_request_is_an_unknown_outcome(
 ) -> None:
     """The second request is a write like any other."""
     store = open_bucket(locked)
-    locked.inject(Fault(kind="PUT", action="drop_response"))
+    locked.inject(ProxyFault(kind="PUT", action="drop_response"))
     with pytest.raises(OutcomeUnknown):
         store.put("a", b"1")
     assert store.get("a").data == b"1"
@@ -184,7 +186,7 @@ def test_other_refusals_are_raised(ministack: Ministack, open_bucket: Opener) ->
         ):
             body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
             store = open_bucket(proxy)
-            proxy.inject(Fault(kind="PUT", action="answer", status=400, body=body, times=sent))
+            proxy.inject(ProxyFault(kind="PUT", action="answer", status=400, body=body, times=sent))
             with pytest.raises(CommitError, match=code):
                 store.put("a", b"1")
             assert len(_writes(proxy)) == sent

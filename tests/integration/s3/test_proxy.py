@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from commitlog.errors import Unavailable
-from commitlog.testing.proxy import Fault, Hazard, Proxy, Strike
+from commitlog.testing.proxy import Hazard, Proxy, ProxyFault, Strike
 from support.servers import Ministack
 
 #: More seconds than the test needs meanwhile, also on a slow machine.
@@ -230,7 +230,7 @@ def test_a_dropped_request_never_reaches_the_server(
     proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
 ) -> None:
     """The client sees a reset connection, and the server no request. The next request passes."""
-    proxy.inject(Fault(kind="PUT", action="drop_request"))
+    proxy.inject(ProxyFault(kind="PUT", action="drop_request"))
     with pytest.raises(ConnectionResetError):
         _put(connection, "/dropped")
     connection.close()
@@ -242,7 +242,7 @@ def test_a_dropped_response_follows_an_executed_request(
     proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
 ) -> None:
     """The client sees a reset connection, although the server executed the request, once."""
-    proxy.inject(Fault(kind="PUT", action="drop_response"))
+    proxy.inject(ProxyFault(kind="PUT", action="drop_response"))
     with pytest.raises(ConnectionResetError):
         _put(connection, "/dropped")
     assert echo.seen == ["/dropped"]
@@ -252,7 +252,7 @@ def test_a_fault_affects_only_matching_requests(
     proxy: Proxy, connection: http.client.HTTPConnection
 ) -> None:
     """Kind and path have to match. `skip` requests pass before it, and all pass after `times`."""
-    fault = Fault(kind="PUT", action="answer", path="/b", skip=1, times=2, status=418, body="tea")
+    fault = ProxyFault(kind="PUT", action="answer", path="/b", skip=1, times=2, status=418, body="tea")
     proxy.inject(fault)
     statuses = []
     for method, path in [("PUT", "/a"), ("HEAD", "/b"), *[("PUT", "/b")] * 4]:
@@ -266,7 +266,7 @@ def test_a_delayed_request_reaches_the_server_late(
     proxy: Proxy, connection: http.client.HTTPConnection
 ) -> None:
     """The response comes after the delay."""
-    proxy.inject(Fault(kind="PUT", action="delay", seconds=0.3))
+    proxy.inject(ProxyFault(kind="PUT", action="delay", seconds=0.3))
     start = time.monotonic()
     assert _put(connection) == b"x"
     assert time.monotonic() - start >= 0.3
@@ -313,7 +313,7 @@ def test_a_wider_kind_includes_the_narrower_ones(proxy: Proxy) -> None:
         ("PUT", {"x-amz-copy-source": "b"}),
         ("DynamoDB", {"X-Amz-Target": "D.Query"}),
     ):
-        proxy.inject(Fault(kind=kind, action="answer", status=418))
+        proxy.inject(ProxyFault(kind=kind, action="answer", status=418))
         connection = _connect(proxy)
         connection.request("PUT", "/a", b"x", headers=headers)
         assert connection.getresponse().status == 418
@@ -407,7 +407,7 @@ def _settled(proxy: Proxy) -> Counter[Strike]:
 @pytest.mark.all
 def test_a_reset_comes_before_the_request_arrives(proxy: Proxy, echo: _EchoServer) -> None:
     """The client gets the reset at once, and the server executes the request later."""
-    proxy.inject(Fault(kind="PUT", action="reset", path="/late", seconds=_LATE))
+    proxy.inject(ProxyFault(kind="PUT", action="reset", path="/late", seconds=_LATE))
     with pytest.raises(ConnectionResetError):
         _request(proxy, "/late")
     assert echo.seen == []
@@ -420,7 +420,7 @@ def test_a_failure_follows_an_executed_request(
     proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
 ) -> None:
     """The client gets a server error, and the connection stays usable."""
-    proxy.inject(Fault(kind="PUT", action="fail", status=500, body="sorry"))
+    proxy.inject(ProxyFault(kind="PUT", action="fail", status=500, body="sorry"))
     connection.request("PUT", "/done", b"x")
     response = connection.getresponse()
     assert (response.status, response.read()) == (500, b"sorry")
@@ -431,7 +431,7 @@ def test_a_failure_follows_an_executed_request(
 def test_a_duplicate_follows_its_request_directly(proxy: Proxy, echo: _EchoServer) -> None:
     """Between the two, no other mutation of the path passes. Other requests do."""
     echo.gate.clear()
-    proxy.inject(Fault(kind="PUT", action="duplicate"))
+    proxy.inject(ProxyFault(kind="PUT", action="duplicate"))
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(_request, proxy, "/gate?1")
         assert echo.reached.acquire(timeout=20)
@@ -448,7 +448,7 @@ def test_a_duplicate_follows_its_request_directly(proxy: Proxy, echo: _EchoServe
 @pytest.mark.all
 def test_a_late_duplicate_comes_after_the_response(proxy: Proxy, echo: _EchoServer) -> None:
     """The client already has its response, and the response to the duplicate is dropped."""
-    proxy.inject(Fault(kind="PUT", action="duplicate", seconds=_LATE))
+    proxy.inject(ProxyFault(kind="PUT", action="duplicate", seconds=_LATE))
     assert _request(proxy, "/twice") == (200, b"x")
     assert _request(proxy, "/a") == (200, b"x")
     assert _settled(proxy) == {Strike("PUT", "duplicate", 200): 1}
@@ -516,7 +516,7 @@ def test_a_seed_determines_the_faults(proxy: Proxy) -> None:
 def test_a_fault_takes_precedence_over_a_hazard(proxy: Proxy) -> None:
     """An injected fault always happens."""
     proxy.endanger([Hazard(kinds=("PUT",), action="answer", rate=1.0, status=418)])
-    proxy.inject(Fault(kind="PUT", action="answer", status=503))
+    proxy.inject(ProxyFault(kind="PUT", action="answer", status=503))
     assert [_request(proxy)[0] for _ in range(2)] == [503, 418]
 
 

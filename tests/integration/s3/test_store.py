@@ -29,13 +29,13 @@ from commitlog.errors import (
     RequestExpired,
     Unavailable,
 )
-from commitlog.stores import IfAbsent, IfMatch, ObjectStore, Operation, RequestExpiry
-from commitlog.stores.s3.bucket import Bucket, Request
+from commitlog.stores import IfAbsent, IfMatch, ObjectStore, RequestExpiry, WriteOperation
+from commitlog.stores.s3.bucket import Bucket, S3Request
 from commitlog.stores.s3.records import object_info
 from commitlog.stores.s3.store import S3Store
 from commitlog.testing import ManualClock
 from commitlog.testing.contract.store import check_object_store
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from support.selection import with_all
 from support.servers import Juicefs, Ministack, Seaweedfs
 
@@ -102,7 +102,7 @@ def _error(code: str, message: str = "why") -> str:
 @pytest.mark.parametrize("prefix", [with_all(""), "some/odd +prefix"])
 def test_contract_on_ministack(ministack: Ministack, open_store: Opener, prefix: str) -> None:
     """All rules hold, except for conditions on copies, which this server ignores."""
-    conditions = dict(S3Store.capabilities.conditions) | {Operation.COPY: frozenset()}
+    conditions = dict(S3Store.capabilities.conditions) | {WriteOperation.COPY: frozenset()}
     check_object_store(
         open_store(ministack, prefix), conditions=conditions, fresh_etags=False, forgets_uploads=False
     )
@@ -117,7 +117,7 @@ def test_contract_on_seaweedfs(seaweedfs: Seaweedfs, open_store: Opener, prefix:
         fresh_etags=False,
         forgets_uploads=False,
         # Concurrent completions on this server can have several winners.
-        races={Operation.PUT: BOTH, Operation.COPY: BOTH},
+        races={WriteOperation.PUT: BOTH, WriteOperation.COPY: BOTH},
         threads=3,
         keys=1,
     )
@@ -330,7 +330,7 @@ def test_a_mutation_without_a_response_is_sent_once(
     kind, mutation = _mutations(store)[path]
     before = store.begin_head(path)().info
     proxy.requests()
-    proxy.inject(Fault(kind=kind, action=action))
+    proxy.inject(ProxyFault(kind=kind, action=action))
     with pytest.raises(OutcomeUnknown):
         mutation()
     assert len(proxy.requests()) == 1
@@ -345,9 +345,9 @@ def test_reads_are_repeated(store: S3Store, proxy: Proxy, fault: Any) -> None:
 
     def strike(kind: str) -> None:
         if isinstance(fault, int):
-            proxy.inject(Fault(kind=kind, action="answer", status=fault, times=2))
+            proxy.inject(ProxyFault(kind=kind, action="answer", status=fault, times=2))
         else:
-            proxy.inject(Fault(kind=kind, action=fault, times=2))
+            proxy.inject(ProxyFault(kind=kind, action=fault, times=2))
 
     strike("HEAD")
     assert store.head("a").size == 1
@@ -362,14 +362,14 @@ def test_reads_are_repeated(store: S3Store, proxy: Proxy, fault: Any) -> None:
 def test_a_replaced_larger_object_is_read_again(store: S3Store, proxy: Proxy) -> None:
     """A range after the end of an object is read from the larger object that replaced it."""
     store.put("a", b"larger")
-    proxy.inject(Fault(kind="GET", action="answer", status=416))
+    proxy.inject(ProxyFault(kind="GET", action="answer", status=416))
     assert store.get("a", start=4, end=9).data == b"er"
 
 
 def test_reads_have_a_limited_number_of_attempts(store: S3Store, proxy: Proxy) -> None:
     """After the last attempt the store is unavailable. A read has no unknown outcome."""
     proxy.requests()
-    proxy.inject(Fault(kind="GET", action="drop_response", times=3))
+    proxy.inject(ProxyFault(kind="GET", action="drop_response", times=3))
     with pytest.raises(Unavailable, match="stopped after several attempts"):
         store.get("a")
     assert len(proxy.requests()) == 3
@@ -377,7 +377,7 @@ def test_reads_have_a_limited_number_of_attempts(store: S3Store, proxy: Proxy) -
 
 def test_permanent_errors_are_not_repeated(store: S3Store, proxy: Proxy) -> None:
     """A permanent refusal is reported at once."""
-    proxy.inject(Fault(kind="GET", action="answer", status=403, body=_error("AccessDenied")))
+    proxy.inject(ProxyFault(kind="GET", action="answer", status=403, body=_error("AccessDenied")))
     with pytest.raises(AccessDenied):
         store.get("a")
 
@@ -416,7 +416,7 @@ def test_each_refusal_of_a_put_has_its_error(
 ) -> None:
     """Each response to a put with a condition and an expiry becomes the matching error."""
     proxy.requests()
-    proxy.inject(Fault(kind="PUT", action="answer", status=status, body=_error(code, message)))
+    proxy.inject(ProxyFault(kind="PUT", action="answer", status=status, body=_error(code, message)))
     with pytest.raises(CommitError) as caught:
         store.put("a", b"", condition=IfAbsent(), expiry=RequestExpiry(int(time.time()), 60))
     assert type(caught.value) is kind
@@ -447,16 +447,16 @@ def test_a_refusal_dated_after_the_expiry_is_an_expired_request(
     bucket = Bucket("bucket", client, clock=clock, backoff=Backoff())
     answer = Response(status, {"date": date}, _error(code, "").encode())
     ten = 1_795_255_200  # ten o'clock on that day
-    fault = bucket.fault(Request("PUT", "a", expiry=RequestExpiry(ten, 30)), answer)
+    fault = bucket.fault(S3Request("PUT", "a", expiry=RequestExpiry(ten, 30)), answer)
     assert type(fault) is kind
-    without_expiry = bucket.fault(Request("PUT", "a"), answer)
+    without_expiry = bucket.fault(S3Request("PUT", "a"), answer)
     assert not isinstance(without_expiry, RequestExpired)
 
 
 def test_a_request_without_an_expiry_is_never_expired(store: S3Store, proxy: Proxy) -> None:
     """Without an expiry, the same response means denied access."""
     body = _error("AccessDenied", "Request has expired")
-    proxy.inject(Fault(kind="PUT", action="answer", status=403, body=body))
+    proxy.inject(ProxyFault(kind="PUT", action="answer", status=403, body=body))
     with pytest.raises(AccessDenied):
         store.put("a", b"")
 
@@ -479,7 +479,7 @@ def test_an_error_can_come_with_status_200(
     store.put("source", b"x")
     staged = store.stage("published", b"x")
     operation = "COPY" if path == "copied" else "POST"
-    proxy.inject(Fault(kind=operation, action="answer", status=200, body=body))
+    proxy.inject(ProxyFault(kind=operation, action="answer", status=200, body=body))
     calls: dict[str, Callable[[], object]] = {
         "copied": lambda: store.copy("source", path, condition=IfAbsent()),
         "published": lambda: store.publish(staged, condition=IfAbsent()),
@@ -497,7 +497,7 @@ def test_no_such_key_of_a_copy_is_attributed_to_source_or_target(
 ) -> None:
     """A missing target fails the condition, and a missing source is not found."""
     store.put("there", b"x")
-    proxy.inject(Fault(kind="COPY", action="answer", status=404, body=_error("NoSuchKey")))
+    proxy.inject(ProxyFault(kind="COPY", action="answer", status=404, body=_error("NoSuchKey")))
     with pytest.raises(CommitError) as caught:
         store.copy(source, "target", condition=IfMatch('"x"'))
     assert type(caught.value) is kind
@@ -507,8 +507,8 @@ def test_no_such_key_of_a_copy_is_attributed_to_source_or_target(
 INGRESS = "404 page not found\n"
 
 
-def _ingress(kind: str, times: int = 1) -> Fault:
-    return Fault(kind=kind, action="answer", status=404, body=INGRESS, times=times)
+def _ingress(kind: str, times: int = 1) -> ProxyFault:
+    return ProxyFault(kind=kind, action="answer", status=404, body=INGRESS, times=times)
 
 
 READS: dict[str, Callable[[S3Store], object]] = {
@@ -606,7 +606,7 @@ def test_a_bucket_in_another_region_is_a_configuration_error(ministack: Ministac
     client = AwsClient(session, "s3", ministack.endpoint_url, clock=clock)
     bucket = Bucket("bucket", client, clock=clock, backoff=Backoff())
     answer = Response(301, {"x-amz-bucket-region": "eu-west-3"}, b"")
-    fault = bucket.fault(Request("HEAD", "a"), answer)
+    fault = bucket.fault(S3Request("HEAD", "a"), answer)
     assert isinstance(fault, ConfigurationError) and "eu-west-3" in str(fault)
 
 
@@ -632,7 +632,7 @@ def test_a_delete_that_failed_is_reported_with_its_path(
     )
     body = f'<DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{rows}</DeleteResult>'
     store = open_store(ministack, "p", endpoint_url=proxy.endpoint_url)
-    proxy.inject(Fault(kind="POST", action="answer", status=200, body=body))
+    proxy.inject(ProxyFault(kind="POST", action="answer", status=200, body=body))
     failures = store.delete_many(["a&b", "c", "d"])
     assert {path: type(error) for path, error in failures.items()} == {
         "a&b": AccessDenied,
@@ -643,14 +643,14 @@ def test_a_delete_that_failed_is_reported_with_its_path(
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (Fault(kind="POST", action="drop_response"), OutcomeUnknown),
-        (Fault(kind="POST", action="answer", status=200, body="<Odd/>"), OutcomeUnknown),
-        (Fault(kind="POST", action="answer", status=503, body=_error("SlowDown")), Unavailable),
+        (ProxyFault(kind="POST", action="drop_response"), OutcomeUnknown),
+        (ProxyFault(kind="POST", action="answer", status=200, body="<Odd/>"), OutcomeUnknown),
+        (ProxyFault(kind="POST", action="answer", status=503, body=_error("SlowDown")), Unavailable),
     ],
     ids=["lost", "odd", "shed"],
 )
 def test_a_failed_bulk_deletion_is_reported_for_each_path(
-    store: S3Store, proxy: Proxy, fault: Fault, kind: type[CommitError]
+    store: S3Store, proxy: Proxy, fault: ProxyFault, kind: type[CommitError]
 ) -> None:
     """After a failure of the whole request, any of its objects may still exist."""
     proxy.inject(fault)
@@ -662,9 +662,9 @@ def test_servers_without_bulk_deletions_are_supported(store: S3Store, proxy: Pro
     """Without DeleteObjects, objects are deleted one by one."""
     for path in ("yes", "no"):
         store.put(path, b"")
-    proxy.inject(Fault(kind="POST", action="answer", status=501, body=_error("NotImplemented")))
+    proxy.inject(ProxyFault(kind="POST", action="answer", status=501, body=_error("NotImplemented")))
     proxy.inject(
-        Fault(kind="DELETE", path="/no", action="answer", status=403, body=_error("AccessDenied"))
+        ProxyFault(kind="DELETE", path="/no", action="answer", status=403, body=_error("AccessDenied"))
     )
     failures = store.delete_many(["yes", "no"])
     assert [info.path for info in store.list()] == ["no"]
@@ -733,7 +733,7 @@ def test_a_large_put_has_its_condition_and_expiry(store: S3Store) -> None:
 
 def test_a_large_put_with_an_unknown_outcome_keeps_its_upload(store: S3Store, proxy: Proxy) -> None:
     """The request without a response may still publish the upload, so it is not aborted."""
-    proxy.inject(Fault(kind="POST", path="uploadId", action="drop_request"))
+    proxy.inject(ProxyFault(kind="POST", path="uploadId", action="drop_request"))
     with pytest.raises(OutcomeUnknown):
         store.put("a", bytes(2 * MIB))
     assert [info.path for info in store.list_staged()] == ["a"]
@@ -744,7 +744,7 @@ def test_the_number_of_parallel_parts_is_limited(
 ) -> None:
     """A writer waits for an early part before it buffers more than its limit."""
     store = open_store(ministack, endpoint_url=proxy.endpoint_url, part_size=5 * MIB, parallel_parts=1)
-    proxy.inject(Fault(kind="PUT", path="partNumber=1&", action="delay", seconds=0.3))
+    proxy.inject(ProxyFault(kind="PUT", path="partNumber=1&", action="delay", seconds=0.3))
     with store.begin_stage("a") as writer:
         began = time.monotonic()
         writer.write(bytes(6 * MIB))
@@ -754,9 +754,9 @@ def test_the_number_of_parallel_parts_is_limited(
 
 def test_parts_are_repeated(store: S3Store, proxy: Proxy) -> None:
     """A part is invisible to readers, so a failed one is sent again."""
-    proxy.inject(Fault(kind="POST", path="uploads", action="drop_response"))
-    proxy.inject(Fault(kind="PUT", path="partNumber=1&", action="answer", status=503))
-    proxy.inject(Fault(kind="PUT", path="partNumber=2&", action="drop_response", times=2))
+    proxy.inject(ProxyFault(kind="POST", path="uploads", action="drop_response"))
+    proxy.inject(ProxyFault(kind="PUT", path="partNumber=1&", action="answer", status=503))
+    proxy.inject(ProxyFault(kind="PUT", path="partNumber=2&", action="drop_response", times=2))
     staged = store.stage("a", bytes(11 * MIB))
     assert len(staged.parts) == 3
     store.publish(staged)
@@ -766,7 +766,7 @@ def test_parts_are_repeated(store: S3Store, proxy: Proxy) -> None:
 @pytest.mark.parametrize("part", [1, 2, 3])
 def test_an_upload_with_a_failed_part_is_aborted(store: S3Store, proxy: Proxy, part: int) -> None:
     """The writer gets the error, at the latest when it finishes, and no upload is left."""
-    refusal = Fault(
+    refusal = ProxyFault(
         kind="PUT", path=f"partNumber={part}&", action="answer", status=403, body=_error("AccessDenied")
     )
     proxy.inject(refusal)
@@ -777,7 +777,7 @@ def test_an_upload_with_a_failed_part_is_aborted(store: S3Store, proxy: Proxy, p
 
 def test_a_failed_abort_does_not_hide_the_first_error(store: S3Store, proxy: Proxy) -> None:
     """The client gets the error that ended the upload."""
-    proxy.inject(Fault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
+    proxy.inject(ProxyFault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
 
     def fail() -> None:
         with store.begin_stage("a") as writer:
@@ -790,7 +790,7 @@ def test_a_failed_abort_does_not_hide_the_first_error(store: S3Store, proxy: Pro
 
 def test_a_failed_abort_without_another_error_is_reported(store: S3Store, proxy: Proxy) -> None:
     """The client gets an error, because an upload is left."""
-    proxy.inject(Fault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
+    proxy.inject(ProxyFault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
     with pytest.raises(AccessDenied), store.begin_stage("a"):
         pass
 
@@ -798,7 +798,7 @@ def test_a_failed_abort_without_another_error_is_reported(store: S3Store, proxy:
 def test_an_abort_without_a_response_has_an_unknown_outcome(store: S3Store, proxy: Proxy) -> None:
     """An earlier attempt may have removed the upload."""
     staged = store.stage("a", b"x")
-    proxy.inject(Fault(kind="DELETE", action="drop_response", times=3))
+    proxy.inject(ProxyFault(kind="DELETE", action="drop_response", times=3))
     with pytest.raises(OutcomeUnknown):
         store.abort(staged)
     assert not list(store.list_staged())

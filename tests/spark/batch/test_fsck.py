@@ -15,7 +15,7 @@ from attrs import evolve
 
 import commitlog
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound, NotSupported
-from commitlog.namespace import FsckReport, Namespace, Outcome
+from commitlog.namespace import FsckReport, Namespace, RepairOutcome
 from commitlog.namespaces import restore_namespace
 from commitlog.oplog import Decision
 from support.damage import behind_the_log, cycle, lose, lose_object, spoil, take_place, wrong_record
@@ -88,8 +88,8 @@ def test_damages_are_repaired(place: Place, spark: SparkSession) -> None:
     found: dict[str, Any] = {"findings": output, "job_id": "nightly"}
     planned = commitlog.spark.fsck(spark, LAKE, mode="repair", **options, **found)
     done = commitlog.spark.fsck(spark, LAKE, mode="repair", dry_run=False, **options, **found)
-    assert [each.outcome for each in planned] == [Outcome.PLANNED] * 3
-    assert [each.outcome for each in done] == [Outcome.DONE] * 3
+    assert [each.outcome for each in planned] == [RepairOutcome.PLANNED] * 3
+    assert [each.outcome for each in done] == [RepairOutcome.DONE] * 3
     assert commitlog.spark.read(spark, output).count() == 3
     assert commitlog.spark.fsck(spark, LAKE, **options).is_clean
 

@@ -20,7 +20,7 @@ import commitlog
 from commitlog.namespace import (
     PROBLEMS,
     Namespace,
-    Outcome,
+    RepairOutcome,
     RepairReport,
     StepProgress,
 )
@@ -65,7 +65,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
-def outcomes(reports: Iterable[RepairReport]) -> list[tuple[str, str, Outcome, int]]:
+def outcomes(reports: Iterable[RepairReport]) -> list[tuple[str, str, RepairOutcome, int]]:
     """Return the part of reports that is the same in each process."""
     return [
         (each.finding.problem.name, each.finding.path, each.outcome, each.writes) for each in reports
@@ -199,7 +199,7 @@ def test_tasks_that_died_are_repeated(place: Place, spark: SparkSession, after: 
             )
         )
         namespace.maintenance.recover(older_than=0)  # of the processes that died
-    assert {each.outcome for each in done} >= {Outcome.DONE, *([Outcome.CHANGED] * after)}
+    assert {each.outcome for each in done} >= {RepairOutcome.DONE, *([RepairOutcome.CHANGED] * after)}
     for _ in range(3):
         repair(place, spark, dry_run=False)
     assert commitlog.spark.fsck(spark, LAKE, metadata=place.metadata, **HOW).is_clean

@@ -18,7 +18,7 @@ from attrs import evolve, field, frozen
 import commitlog
 from commitlog.commit import ConditionalStore
 from commitlog.errors import AlreadyExists, Conflict, NotFound
-from commitlog.namespace import NAMESPACE_SCHEMA, Finding, Namespace, Outcome
+from commitlog.namespace import NAMESPACE_SCHEMA, Finding, Namespace, RepairOutcome
 from commitlog.namespace.model.keys import NAMESPACES
 from commitlog.namespaces import create_namespace, open_namespace, restore_namespace
 from commitlog.oplog import Decision, OperationLog
@@ -561,7 +561,7 @@ def test_a_repair_beside_clients_keeps_what_they_wrote(
             gate.wait(done)
             work(started)
             gate.open()
-            assert [each.outcome for each in done.result()] == [Outcome.DONE] * 3
+            assert [each.outcome for each in done.result()] == [RepairOutcome.DONE] * 3
         work(started)
         for client in started:
             client.stop()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlog._util import sqlite_locking as locking
-from commitlog._util.sqlite_locking import Checkpoints, begin
+from commitlog._util.sqlite_locking import WalCheckpoints, begin
 from commitlog.stores.local.store import LocalStore
 from commitlog.tables import TableSchema
 from commitlog.tables.open import open_table
@@ -59,7 +59,7 @@ def test_a_waiting_writer_retries_soon(
 
 def test_a_writer_stops_waiting_when_its_patience_ends(tmp_path: Path) -> None:
     """The writer gets SQLite's error after its patience, and other statements wait as long."""
-    none = Checkpoints(str(tmp_path / "a.db"), lambda: sqlite3.connect(tmp_path / "a.db"))
+    none = WalCheckpoints(str(tmp_path / "a.db"), lambda: sqlite3.connect(tmp_path / "a.db"))
     with (
         closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as one,
         closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other,

@@ -12,12 +12,12 @@ import pytest
 
 from commitlog._util.concurrency import Executor
 from commitlog.cli.exit_status import Exit, FailureCollector, TooManyFailures
-from commitlog.cli.progress import MAX_FAILURES, THREADS, Job, effort_of, run_jobs
+from commitlog.cli.progress import MAX_FAILURES, THREADS, FileOperation, effort_of, run_jobs
 from commitlog.errors import InvalidPath, NotFound, Unavailable
 from commitlog.transfer import Advance
 
 
-def run(jobs: Iterator[Job], failures: FailureCollector, *, all_or_none: bool = False) -> None:
+def run(jobs: Iterator[FileOperation], failures: FailureCollector, *, all_or_none: bool = False) -> None:
     """Run jobs without a progress bar."""
     run_jobs(jobs, failures, label="working", effort=lambda: 0, all_or_none=all_or_none)
 
@@ -32,7 +32,7 @@ def test_each_failure_is_printed_and_other_jobs_run(capsys: pytest.CaptureFixtur
         done.append(number)
 
     failures = FailureCollector()
-    run((Job(name=f"{n}", run=partial(job, n)) for n in range(50)), failures)
+    run((FileOperation(name=f"{n}", run=partial(job, n)) for n in range(50)), failures)
     assert sorted(done) == [number for number in range(50) if number % 10 != 3]
     assert (failures.count, failures.status) == (5, Exit.FAILED)
     assert sorted(capsys.readouterr().err.splitlines())[0] == "commitlog: 13: no 13"
@@ -55,7 +55,7 @@ def test_all_or_none_stops_at_the_first_failure(jobs: int) -> None:
         ended.append(number)
 
     failures = FailureCollector()
-    run((Job(name="", run=partial(job, n)) for n in range(jobs)), failures, all_or_none=True)
+    run((FileOperation(name="", run=partial(job, n)) for n in range(jobs)), failures, all_or_none=True)
     assert failures.count == 1
     assert len(started) <= 2 * THREADS + 1
     assert not ended
@@ -71,13 +71,13 @@ def test_few_jobs_wait_for_a_thread() -> None:
         with lock:
             done += 1
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[FileOperation]:
         nonlocal taken, most
         for _ in range(500):
             with lock:
                 taken += 1
                 most = max(most, taken - done)
-            yield Job(name="", run=job)
+            yield FileOperation(name="", run=job)
 
     run(jobs(), FailureCollector())
     assert done == 500
@@ -91,7 +91,7 @@ def test_unexpected_errors_end_the_work() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run((Job(name="", run=fail) for _ in range(1000)), FailureCollector())
+        run((FileOperation(name="", run=fail) for _ in range(1000)), FailureCollector())
 
 
 def test_a_closed_standard_output_is_not_a_failure_of_a_file() -> None:
@@ -102,7 +102,7 @@ def test_a_closed_standard_output_is_not_a_failure_of_a_file() -> None:
 
     failures = FailureCollector()
     with pytest.raises(BrokenPipeError):
-        run((Job(name="", run=write) for _ in range(3)), failures)
+        run((FileOperation(name="", run=write) for _ in range(3)), failures)
     assert failures.count == 0
 
 
@@ -112,7 +112,7 @@ def test_effort_counts_files_and_bytes() -> None:
     assert effort_of(files=0, bytes=10) == 10
 
 
-def failing(*errors: BaseException | None) -> Iterator[Job]:
+def failing(*errors: BaseException | None) -> Iterator[FileOperation]:
     """Yield jobs that fail with copies of these errors, or succeed for None."""
 
     def job(error: BaseException | None, advance: Advance) -> None:
@@ -120,7 +120,7 @@ def failing(*errors: BaseException | None) -> Iterator[Job]:
             raise type(error)(*error.args)
 
     for number, error in enumerate(errors):
-        yield Job(name=f"{number}", run=partial(job, error))
+        yield FileOperation(name=f"{number}", run=partial(job, error))
 
 
 def test_many_failures_of_a_service_end_the_work(capsys: pytest.CaptureFixture[str]) -> None:

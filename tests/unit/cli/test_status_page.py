@@ -16,7 +16,7 @@ from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
 from commitlog.ingest import IngestSettings, SourceMetadata, StateTable
 from commitlog.namespace import Namespace
 from commitlog.outputs import Output, OutputHistory, StagedFile
-from commitlog.status import FINDING_KINDS, Finding, LookSettings, Report, look
+from commitlog.status import FINDING_KINDS, LookSettings, Report, StatusFinding, look
 from commitlog.stores.api import Staged
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.open import open_table
@@ -274,7 +274,7 @@ def test_ages_and_lag(reports: list[Report], clock: ManualClock) -> None:
 def _renamed(reports: Sequence[Report], name: str) -> Iterator[Report]:
     """Yield the reports with a name in every text that comes from a store, a table or the user."""
     for report in reports:
-        finding = Finding(kind="damaged-record", count=1, text=name, command=f"commitlog x {name}")
+        finding = StatusFinding(kind="damaged-record", count=1, text=name, command=f"commitlog x {name}")
         found = report.inspection
         if report.kind == "leases":
             overdue = tuple(evolve(h, record=evolve(h.record, path=name)) for h in found.overdue)  # type: ignore[union-attr]

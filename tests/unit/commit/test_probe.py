@@ -26,7 +26,7 @@ from commitlog.errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from commitlog.stores.api import Condition, IfAbsent, ObjectStore, Operation, PutResult
+from commitlog.stores.api import Condition, IfAbsent, ObjectStore, PutResult, WriteOperation
 from commitlog.stores.memory import MemoryStore
 from commitlog.stores.open import open_store
 from commitlog.testing import ManualClock
@@ -331,8 +331,8 @@ def test_an_expiry_that_the_client_cannot_send_is_not_probed() -> None:
 
 def test_only_measured_conditions_have_a_kind() -> None:
     """No method here offers a conditional copy over an existing object."""
-    assert Kind.of(Operation.PUT, IfAbsent()) is Kind.PUT_IF_ABSENT
-    assert Kind.of(Operation.DELETE, IfAbsent()) is None
+    assert Kind.of(WriteOperation.PUT, IfAbsent()) is Kind.PUT_IF_ABSENT
+    assert Kind.of(WriteOperation.DELETE, IfAbsent()) is None
 
 
 def test_a_probe_report_round_trips() -> None:

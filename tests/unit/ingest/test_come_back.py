@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from commitlog.errors import InputUnreadable
-from commitlog.ingest import File, IngestAdmin, IngestSettings, Pinned, Problem, Slice
+from commitlog.ingest import File, IngestAdmin, IngestSettings, InputProblem, Pinned, Slice
 from commitlog.ingest.epoch_builder import Limits
 from commitlog.ingest.planning import Planner
-from commitlog.ingest.rows import Entry, encoded
+from commitlog.ingest.rows import FileEntry, encoded
 from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, Checkpoint, Engine, Record, state_table
@@ -135,11 +135,13 @@ def test_a_problem_is_remembered_as_long_as_its_file() -> None:
     """It stays when the rows of earlier epochs are forgotten."""
     seen = SeenFiles()
     early, late = files = [File(path, _A, 4, 50.0) for path in ("a", "b")]
-    rows = [encoded(at, at, [(Entry(file, ((0, 4, 0),)), True)])[0] for at, file in enumerate(files, 1)]
+    rows = [
+        encoded(at, at, [(FileEntry(file, ((0, 4, 0),)), True)])[0] for at, file in enumerate(files, 1)
+    ]
     for row in rows:
         seen.add(row)
     slice = Slice(late, 0, 4)
-    problem = Problem(source="s", epoch=2, slice=slice, kind="missing", error="gone", time=0.0)
+    problem = InputProblem(source="s", epoch=2, slice=slice, kind="missing", error="gone", time=0.0)
     seen.add_problem(problem)
     seen.forget([rows[0].range])
     assert (seen.look(early), seen.look(late)) == (Seen.NO, Seen.YES)

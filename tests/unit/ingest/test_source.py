@@ -10,7 +10,7 @@ from attrs import evolve
 from commitlog.errors import ConfigurationError, FormatTooNew, InputChanged, InputMissing, StateMismatch
 from commitlog.ingest import INGEST_SCHEMA, File, IngestAdmin, IngestSettings, PathFilter, Slice
 from commitlog.ingest.epoch_builder import EpochBuilder, Limits
-from commitlog.ingest.rows import Entry, encoded
+from commitlog.ingest.rows import FileEntry, encoded
 from commitlog.ingest.seen_files import SeenFiles
 from commitlog.ingest.watermarks import Watermarks
 from commitlog.stores.api import InFlight, Observation, Page
@@ -678,7 +678,7 @@ def test_watermarks_rise_with_the_keys_while_time_passes() -> None:
 def test_a_row_on_both_sides_of_the_boundary_is_kept_until_all_its_files_are_known() -> None:
     """It is kept however often it is looked at, as its file in the body is above the watermark there."""
     seen = SeenFiles()
-    files = [Entry(File(path, '"1"', 1, 50.0)) for path in ("a", "z")]
+    files = [FileEntry(File(path, '"1"', 1, 50.0)) for path in ("a", "z")]
     [row] = encoded(1, 1, [(entry, True) for entry in files])
     seen.add(row)
     marks = Watermarks(steps=(("m", 10.0),), tail=100.0)

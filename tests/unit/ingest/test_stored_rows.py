@@ -10,8 +10,8 @@ from hypothesis import given, strategies
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.quarantine import Problem
-from commitlog.ingest.rows import Entry, Row, encoded
+from commitlog.ingest.quarantine import InputProblem
+from commitlog.ingest.rows import FileEntry, FilesRow, encoded
 from commitlog.ingest.source_state import INGEST_SCHEMA, ListingPass, SourceState
 from commitlog.ingest.watermarks import Watermarks
 from commitlog.oplog.codec import Document, encode
@@ -37,7 +37,7 @@ _HEAD = SourceState(
     bytes=9,
     passed_over=1,
 )
-_PROBLEM = Problem(
+_PROBLEM = InputProblem(
     source="s",
     epoch=3,
     slice=Slice(_FILE, 0, 10),
@@ -54,11 +54,11 @@ def test_stored_rows_round_trip() -> None:
     assert SourceState.from_item(_HEAD.to_item()) == _HEAD
     bare = SourceState(source="s", revision=1, change_id="w", born="b")
     assert SourceState.from_item(bare.to_item()) == bare
-    assert Problem.from_item(_PROBLEM.to_item()) == _PROBLEM
-    rows = encoded(4, 9, [(Entry(_FILE, ((0, 5, 0), (5, 10, 2))), True), (Entry(_FILE), False)])
+    assert InputProblem.from_item(_PROBLEM.to_item()) == _PROBLEM
+    rows = encoded(4, 9, [(FileEntry(_FILE, ((0, 5, 0), (5, 10, 2))), True), (FileEntry(_FILE), False)])
     assert [row.recent for row in rows] == [False, True]
     for row in rows:
-        assert Row.from_item(row.to_item("s")) == row
+        assert FilesRow.from_item(row.to_item("s")) == row
         assert (row.epoch, row.revision, row.of) == (4, 9, 2)
 
 
@@ -69,7 +69,9 @@ def test_stored_rows_round_trip() -> None:
 def test_rows_fit_into_the_table(lengths: list[int], times: int) -> None:
     """For any names, each row is an item that the table accepts, and no entry is lost."""
     names = [f"{number}{'ü' * length}"[:512] for number, length in enumerate(lengths * times)]
-    entries = [(Entry(File(name, '"e"', 1, 1.0), ((0, 1, 0),)), len(name) % 2 == 0) for name in names]
+    entries = [
+        (FileEntry(File(name, '"e"', 1, 1.0), ((0, 1, 0),)), len(name) % 2 == 0) for name in names
+    ]
     rows = encoded(1, 1, entries)
     for row in rows:
         check_item(INGEST_SCHEMA, row.to_item("s"))
@@ -86,8 +88,8 @@ def _damaged(item: Any, **changes: Any) -> Any:
     ("read", "item"),
     [
         (SourceState.from_item, _HEAD.to_item()),
-        (Problem.from_item, _PROBLEM.to_item()),
-        (Row.from_item, encoded(1, 1, [(Entry(_FILE), True)])[0].to_item("s")),
+        (InputProblem.from_item, _PROBLEM.to_item()),
+        (FilesRow.from_item, encoded(1, 1, [(FileEntry(_FILE), True)])[0].to_item("s")),
     ],
     ids=["list row", "problem", "row of files"],
 )

@@ -17,7 +17,7 @@ from commitlog.errors import (
     NotFound,
     PreconditionFailed,
 )
-from commitlog.lance.catalog import Catalog
+from commitlog.lance.catalog import LanceCatalog
 from commitlog.oplog.torn_reads import TRIES
 from commitlog.stores import MemoryStore
 from commitlog.stores.api import Page
@@ -32,13 +32,13 @@ def store() -> ConditionalStore:
 
 
 @pytest.fixture
-def catalog(store: ConditionalStore) -> Catalog:
+def catalog(store: ConditionalStore) -> LanceCatalog:
     """A catalog in it, with predictable ids."""
     numbers = count(1)
-    return Catalog(store, new_id=lambda: f"{next(numbers):012}")
+    return LanceCatalog(store, new_id=lambda: f"{next(numbers):012}")
 
 
-def test_a_table_is_declared_once(catalog: Catalog) -> None:
+def test_a_table_is_declared_once(catalog: LanceCatalog) -> None:
     """The second caller is refused, and the record is that of the first."""
     first = catalog.declare(["t"], properties={"owner": "A"})
     with pytest.raises(AlreadyExists):
@@ -48,7 +48,7 @@ def test_a_table_is_declared_once(catalog: Catalog) -> None:
 
 
 def test_a_table_that_is_created_again_has_another_directory(
-    store: ConditionalStore, catalog: Catalog
+    store: ConditionalStore, catalog: LanceCatalog
 ) -> None:
     """So a late write of the dropped table does not reach it."""
     before = catalog.declare(["t"])
@@ -59,7 +59,7 @@ def test_a_table_that_is_created_again_has_another_directory(
     assert [info.path for info in store.list()] == ["_catalog/t.json"]
 
 
-def test_namespaces_hold_namespaces_and_tables(catalog: Catalog) -> None:
+def test_namespaces_hold_namespaces_and_tables(catalog: LanceCatalog) -> None:
     """Listings are sorted, and a namespace that holds something is not dropped."""
     catalog.create_namespace(["a"], {"x": "1"})
     catalog.create_namespace(["a", "b"], {})
@@ -77,7 +77,7 @@ def test_namespaces_hold_namespaces_and_tables(catalog: Catalog) -> None:
     assert catalog.children([]) == ([], [])
 
 
-def test_what_is_missing_is_reported(catalog: Catalog) -> None:
+def test_what_is_missing_is_reported(catalog: LanceCatalog) -> None:
     """Nothing is created in a namespace that does not exist."""
     for call in (
         lambda: catalog.table(["t"]),
@@ -93,7 +93,7 @@ def test_what_is_missing_is_reported(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "_catalog", "a.json", "ü", "a" * 101, "-a"])
-def test_a_name_that_a_store_or_url_could_change_is_refused(catalog: Catalog, name: str) -> None:
+def test_a_name_that_a_store_or_url_could_change_is_refused(catalog: LanceCatalog, name: str) -> None:
     """Such as one with a slash, or one of the catalog's own."""
     with pytest.raises(ConfigurationError, match="cannot name a table"):
         catalog.declare([name])
@@ -101,7 +101,7 @@ def test_a_name_that_a_store_or_url_could_change_is_refused(catalog: Catalog, na
         catalog.create_namespace([name], {})
 
 
-def test_the_root_is_neither_created_nor_dropped(catalog: Catalog) -> None:
+def test_the_root_is_neither_created_nor_dropped(catalog: LanceCatalog) -> None:
     """It always exists, and is no table."""
     with pytest.raises(AlreadyExists):
         catalog.create_namespace([], {})
@@ -116,17 +116,17 @@ def test_the_root_is_neither_created_nor_dropped(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     ("make", "drop", "path"),
     [
-        (Catalog.declare, Catalog.remove, "_catalog/t.json"),
+        (LanceCatalog.declare, LanceCatalog.remove, "_catalog/t.json"),
         (
             lambda catalog, names: catalog.create_namespace(names, {}),
-            Catalog.drop_namespace,
+            LanceCatalog.drop_namespace,
             "_catalog/t/",
         ),
     ],
 )
 def test_only_the_record_that_was_read_is_removed(
-    make: Callable[[Catalog, list[str]], object],
-    drop: Callable[[Catalog, list[str]], object],
+    make: Callable[[LanceCatalog, list[str]], object],
+    drop: Callable[[LanceCatalog, list[str]], object],
     path: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -134,7 +134,7 @@ def test_only_the_record_that_was_read_is_removed(
     memory = MemoryStore()
     numbers = count(1)
     catalog, other = (
-        Catalog(ConditionalStore(memory), new_id=lambda: f"{next(numbers):012}") for _ in range(2)
+        LanceCatalog(ConditionalStore(memory), new_id=lambda: f"{next(numbers):012}") for _ in range(2)
     )
     make(catalog, ["t"])
     real = MemoryStore.delete
@@ -156,7 +156,7 @@ def test_a_namespace_that_was_seen_empty_before_it_was_made_again_is_kept(
 ) -> None:
     """The one that another client has made since then has a table."""
     memory = MemoryStore()
-    catalog, other = (Catalog(ConditionalStore(memory), new_id=lambda: "1") for _ in range(2))
+    catalog, other = (LanceCatalog(ConditionalStore(memory), new_id=lambda: "1") for _ in range(2))
     catalog.create_namespace(["n"], {})
     real = MemoryStore.list_page
 
@@ -174,7 +174,7 @@ def test_a_namespace_that_was_seen_empty_before_it_was_made_again_is_kept(
     assert catalog.children(["n"]) == ([], ["t"])
 
 
-def test_a_damaged_record_is_reported(store: ConditionalStore, catalog: Catalog) -> None:
+def test_a_damaged_record_is_reported(store: ConditionalStore, catalog: LanceCatalog) -> None:
     """It is not taken for a missing table."""
     store.put("_catalog/t.json", b'{"format": 1}')
     with pytest.raises(CorruptRecord):
@@ -185,7 +185,7 @@ def test_records_that_are_replaced_while_they_are_read_are_read_again() -> None:
     """A dropped name may be used again meanwhile. A record that stays damaged is corrupt."""
     clock = ManualClock()
     memory = TornStore(clock=clock)
-    catalog = Catalog(ConditionalStore(memory, clock=clock), new_id=lambda: "1", clock=clock)
+    catalog = LanceCatalog(ConditionalStore(memory, clock=clock), new_id=lambda: "1", clock=clock)
     catalog.create_namespace(["a"], {"x": "1"})
     catalog.declare(["a", "t"])
     for read in (lambda: catalog.namespace(["a"]), lambda: catalog.table(["a", "t"])):

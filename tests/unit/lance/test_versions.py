@@ -17,7 +17,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.lance.versions import TableVersions
-from commitlog.stores import MemoryStore, Operation
+from commitlog.stores import MemoryStore, WriteOperation
 from commitlog.stores.api import Page
 from commitlog.testing import ManualClock
 
@@ -177,7 +177,7 @@ def test_a_missing_staged_manifest_creates_nothing(versions: TableVersions) -> N
 
 def test_a_store_without_conditional_copies_gets_a_conditional_put(raw: FaultyStore) -> None:
     """As ministack and Ceph, where only a put takes a condition."""
-    conditions = {k: v for k, v in raw.capabilities.conditions.items() if k is not Operation.COPY}
+    conditions = {k: v for k, v in raw.capabilities.conditions.items() if k is not WriteOperation.COPY}
     raw.capabilities = evolve(raw.capabilities, conditions=conditions)
     store = ConditionalStore(raw)
     versions = TableVersions(store, TABLE)

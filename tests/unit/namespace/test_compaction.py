@@ -21,7 +21,7 @@ from commitlog.errors import (
     OutcomeUnknown,
 )
 from commitlog.namespace import Namespace
-from commitlog.namespace.log.checkpoint import Checkpoints
+from commitlog.namespace.log.checkpoint import NamespaceCheckpoints
 from commitlog.namespace.log.compaction import CompactionReport, Compactor, _Round
 from commitlog.namespace.model.keys import Keys
 from commitlog.oplog import Decision, Operation
@@ -389,7 +389,7 @@ def test_a_delayed_compaction_removes_nothing() -> None:
         assert holds is not None
         bases.prune(holds, margin=0)
 
-    bases = Checkpoints(at.log, new_id=at.word)
+    bases = NamespaceCheckpoints(at.log, new_id=at.word)
     with pytest.MonkeyPatch.context() as patch:
         Requests(step=others).of(at.store, patch)
         with pytest.raises(Conflict, match="another client"):

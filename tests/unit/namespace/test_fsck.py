@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commitlog.errors import BucketNotFound, CorruptRecord
-from commitlog.namespace import Finding, Namespace, Outcome
+from commitlog.namespace import Finding, Namespace, RepairOutcome
 from commitlog.namespace.fsck.checker import Checker
 from commitlog.namespace.fsck.confirm import records_unchanged, with_occupant
 from commitlog.namespace.fsck.cross_checks import check_records
 from commitlog.namespace.fsck.readers import (
     LogReader,
-    Snapshot,
+    ScannedRecords,
     StoreReader,
     TableReader,
     retry_on_new_checkpoint,
@@ -183,7 +183,7 @@ def test_a_linked_orphan_is_not_collected(at: World, when: str) -> None:
     late = next(data for data in datas if data.path == found[-1].object)
     if when == "while it is repaired":
         lake.link("late", late)
-    assert all(done.outcome is Outcome.DONE for done in repairs)
+    assert all(done.outcome is RepairOutcome.DONE for done in repairs)
     if when == "after that":
         lake.link("late", late)
     if when == "in another namespace":
@@ -225,7 +225,7 @@ def test_an_unreadable_record_may_refer_to_any_object(at: World, unreadable: str
         case "unknown":
             at.table.put({"place": "other/q/1", "name": "-"})
     [done] = at.lake.maintenance.repair(before, dry_run=False, only=["orphan-object"])
-    assert done.outcome is Outcome.LEFT
+    assert done.outcome is RepairOutcome.LEFT
     found = at.lake.maintenance.fsck(orphans=True).counts
     assert found["references-unknown"] == 1 and "orphan-object" not in found
 
@@ -240,7 +240,7 @@ def test_damage_of_records_with_more_fields_is_found(at: World) -> None:
     found = at.lake.maintenance.fsck(objects=True)
     assert found.counts == {"no-directory-record": 1, "object-missing": 1}
     outcomes = [each.outcome for each in at.lake.maintenance.repair(found.findings, dry_run=False)]
-    assert outcomes == [Outcome.LEFT, Outcome.DONE]
+    assert outcomes == [RepairOutcome.LEFT, RepairOutcome.DONE]
     assert at.lake.maintenance.fsck(objects=True).counts == {"object-missing": 1}
 
 
@@ -249,7 +249,9 @@ def test_records_of_a_newer_library_are_not_repaired(at: World) -> None:
     written_by_newer(at.table, entry(at, "over"))
     found = at.lake.maintenance.fsck().findings
     assert [each.problem.name for each in found] == ["corrupt-record"]
-    assert [each.outcome for each in at.lake.maintenance.repair(found, dry_run=False)] == [Outcome.LEFT]
+    assert [each.outcome for each in at.lake.maintenance.repair(found, dry_run=False)] == [
+        RepairOutcome.LEFT
+    ]
 
 
 @pytest.mark.parametrize("id", [ROOT, TRASH])
@@ -264,7 +266,9 @@ def test_an_unreadable_root_is_made_again(at: World, id: str) -> None:
     at.clock.advance(1)
     found = lake.maintenance.fsck().findings
     assert [each.problem.name for each in found] == ["corrupt-record"]
-    assert [each.outcome for each in lake.maintenance.repair(found, dry_run=False)] == [Outcome.DONE]
+    assert [each.outcome for each in lake.maintenance.repair(found, dry_run=False)] == [
+        RepairOutcome.DONE
+    ]
     assert lake.maintenance.fsck().is_clean and at.entries(at.table).keys() == before
 
 
@@ -287,8 +291,8 @@ def test_a_file_in_the_place_of_lost_and_found_stops_no_other_repair(at: World) 
     done = {
         each.finding.problem.name: each.outcome for each in lake.maintenance.repair(found, dry_run=False)
     }
-    assert done.pop("unreachable-entry") is Outcome.LEFT
-    assert done == {"no-directory-record": Outcome.DONE, "stray-guard": Outcome.DONE}
+    assert done.pop("unreachable-entry") is RepairOutcome.LEFT
+    assert done == {"no-directory-record": RepairOutcome.DONE, "stray-guard": RepairOutcome.DONE}
     assert lake.read("lost+found") == b"a user's"
 
 
@@ -314,7 +318,7 @@ def test_objects_that_only_the_log_refers_to_are_no_orphans(at: World) -> None:
     [reported] = [each for each in found.findings if each.object == "abc/abc" + 29 * "0"]
     lost = evolve(reported, object=path.path)
     [done] = at.lake.maintenance.repair([lost], dry_run=False, only=["orphan-object"])
-    assert done.outcome is Outcome.CHANGED
+    assert done.outcome is RepairOutcome.CHANGED
 
 
 def test_an_unreachable_directory_moves_to_lost_and_found(at: World) -> None:
@@ -385,7 +389,7 @@ def test_an_orphan_that_became_a_file_is_not_garbage(at: World) -> None:
     found = at.lake.maintenance.fsck(orphans=True).findings
     at.lake.link("slow", stored(at.store, path))
     [done] = at.lake.maintenance.repair(found, dry_run=False, only=["orphan-object"])
-    assert done.outcome is Outcome.CHANGED
+    assert done.outcome is RepairOutcome.CHANGED
     at.clock.advance(1)
     at.lake.maintenance.gc()
     assert at.lake.read("slow") == b"nobody's"
@@ -412,7 +416,7 @@ def test_fsck_with_little_memory_finds_the_same(seed: int) -> None:
     for _ in range(random.randrange(1, 6)):
         spoil(at, random)
     reader, log = TableReader.of(at.table), LogReader.of(at.log).read()
-    shape = TreeChecks(Snapshot.of(reader, "lake"), KEYS)
+    shape = TreeChecks(ScannedRecords.of(reader, "lake"), KEYS)
     whole = list(check_records(shape, log))
     surveyor = TableSurveyor(table=reader, keys=KEYS, log=LogReader.of(at.log))
     checker = Checker(table=reader, keys=KEYS, clock=at.clock, surveyor=surveyor, grace=0)
@@ -543,9 +547,9 @@ def test_records_changed_since_fsck_are_not_repaired(at: World) -> None:
     found = at.lake.maintenance.fsck().findings
     at.lake.set_attributes("empty", attributes={"x": "1"})
     [repaired] = at.lake.maintenance.repair(found, dry_run=False)
-    assert repaired.outcome is Outcome.CHANGED
+    assert repaired.outcome is RepairOutcome.CHANGED
     [repaired] = at.lake.maintenance.repair(at.lake.maintenance.fsck().findings, dry_run=False)
-    assert (repaired.outcome, repaired.writes) == (Outcome.DONE, 2)
+    assert (repaired.outcome, repaired.writes) == (RepairOutcome.DONE, 2)
 
 
 @settings(max_examples=examples(8, 25))
@@ -606,7 +610,7 @@ def test_entries_that_exchanged_places_since_a_backup_do_so_again(at: World) -> 
     done = [
         each.outcome for each in lake.maintenance.repair(lake.maintenance.fsck().findings, dry_run=False)
     ]
-    assert (done.count(Outcome.DONE), done.count(Outcome.CHANGED)) == (2, 3)
+    assert (done.count(RepairOutcome.DONE), done.count(RepairOutcome.CHANGED)) == (2, 3)
     assert lake.maintenance.fsck().is_clean and at.entries(at.table).keys() == before.keys()
     assert {found.path: found.entry.id for found in lake.walk()} == tree
 
@@ -624,7 +628,9 @@ def test_nothing_is_restored_into_a_removed_directory(at: World) -> None:
         perform()
 
     wire.step = step
-    assert [each.outcome for each in lake.maintenance.repair(found, dry_run=False)] == [Outcome.CHANGED]
+    assert [each.outcome for each in lake.maintenance.repair(found, dry_run=False)] == [
+        RepairOutcome.CHANGED
+    ]
 
 
 def test_repair_repeats_deletions_since_a_backup(at: World) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.entries import ItemState
 from commitlog.namespace.log.merge import Corrections, Outline
 from commitlog.namespace.model.keys import ROOT, TOP, TRASH, Keys
 from commitlog.namespace.model.records import Entry, Shards
@@ -37,7 +37,7 @@ def merged(entries: Iterable[Entry]) -> Corrections:
     """Return the corrections of a namespace with these entries besides its root and trash."""
     top = [directory(id, id, parent=TOP) for id in (ROOT, TRASH)]
     states = [
-        State(item_id=f"e/{each.id}", version=each.version, item=each.to_item(), began=1.0)
+        ItemState(item_id=f"e/{each.id}", version=each.version, item=each.to_item(), began=1.0)
         for each in (*top, *entries)
     ]
     outline = Outline(KEYS)

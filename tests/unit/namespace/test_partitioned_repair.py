@@ -14,7 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commitlog.errors import CommitError, CorruptRecord, FormatTooNew
-from commitlog.namespace import LOST_AND_FOUND, PROBLEMS, Data, Finding, Namespace, Outcome, RepairReport
+from commitlog.namespace import (
+    LOST_AND_FOUND,
+    PROBLEMS,
+    Data,
+    Finding,
+    Namespace,
+    RepairOutcome,
+    RepairReport,
+)
 from commitlog.namespace.fsck.readers import LogReader
 from commitlog.namespace.fsck.repair_order import in_order
 from commitlog.namespace.model.keys import MAX_SHARDS
@@ -108,7 +116,9 @@ def known_ids(at: World) -> set[str]:
     return found
 
 
-def outcomes(reports: Iterable[RepairReport], known: set[str]) -> list[tuple[str, str, Outcome, int]]:
+def outcomes(
+    reports: Iterable[RepairReport], known: set[str]
+) -> list[tuple[str, str, RepairOutcome, int]]:
     """Return the part that is the same in each process."""
     return [
         (each.finding.problem.name, _known(each.finding.path, known), each.outcome, each.writes)
@@ -246,9 +256,9 @@ def test_a_task_that_runs_twice_changes_nothing_more(monkeypatch: pytest.MonkeyP
             changed = {
                 outcome
                 for (_, was, _), (_, outcome, _) in zip(first, again, strict=True)
-                if was is Outcome.DONE
+                if was is RepairOutcome.DONE
             }
-            assert changed <= {Outcome.CHANGED}
+            assert changed <= {RepairOutcome.CHANGED}
             yield from first
 
         with monkeypatch.context() as patch:
@@ -273,7 +283,7 @@ def test_two_repairs_at_once_do_each_repair_once() -> None:
 
     at.engine = evolve(engine(2), step=lambda: meanwhile() if not reports else None)
     reports.extend(repaired(at, found))
-    done = [each.finding for each in reports if each.outcome is Outcome.DONE]
+    done = [each.finding for each in reports if each.outcome is RepairOutcome.DONE]
     assert len(done) == len(set(map(repr, done)))
     until_clean(at)
     assert bodies(at).items() >= expected.items()
@@ -358,7 +368,7 @@ def test_an_existing_lost_and_found_keeps_its_shards() -> None:
     at = damaged(forget_directory, logged=False)
     at.lake.make_directory(LOST_AND_FOUND)
     found = at.check(at.lake, grace=0).findings
-    assert Outcome.DONE in {each.outcome for each in repaired(at, found)}
+    assert RepairOutcome.DONE in {each.outcome for each in repaired(at, found)}
     assert entry(at, LOST_AND_FOUND).shards.now == 1
     assert len(list(at.lake.list(LOST_AND_FOUND))) == 1
 
@@ -379,5 +389,5 @@ def test_lost_and_found_is_made_once() -> None:
     done = {
         each.finding.problem.name: each.outcome for each in lake.maintenance.repair(found, dry_run=False)
     }
-    assert done["unreachable-entry"] is Outcome.DONE
+    assert done["unreachable-entry"] is RepairOutcome.DONE
     assert len(list(at.lake.list(LOST_AND_FOUND))) == 1

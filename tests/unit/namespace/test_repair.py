@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commitlog.errors import CommitError
-from commitlog.namespace import LOST_AND_FOUND, PROBLEMS, Namespace, Outcome
+from commitlog.namespace import LOST_AND_FOUND, PROBLEMS, Namespace, RepairOutcome
 from commitlog.namespace.fsck.readers import LogReader
 from commitlog.namespace.model.keys import ROOT
 from commitlog.namespace.model.records import Entry
@@ -86,7 +86,7 @@ def test_damage_is_found_and_repaired_without_loss(name: str, engine: SerialEngi
     records = list(at.table.scan())
     planned = at.repair(lake, found.findings, only=damage.only)
     assert list(at.table.scan()) == records, "a plan has changed something"
-    assert all(each.outcome in (Outcome.PLANNED, Outcome.LEFT) for each in planned)
+    assert all(each.outcome in (RepairOutcome.PLANNED, RepairOutcome.LEFT) for each in planned)
     for _ in range(damage.rounds):
         at.repair(lake, found.findings, dry_run=False, only=damage.only)
         found = at.check(lake, objects=True, orphans=True)

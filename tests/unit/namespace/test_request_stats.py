@@ -21,7 +21,7 @@ from commitlog.stores.s3.store import S3Store
 from commitlog.tables.dynamodb.table import DynamoTable
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Proxy, ProxyFault
 from commitlog.urls import parse_table_url
 from support.namespace import QUICK, InterceptedTable, ServiceTable, outcome, stored
 from support.servers import Ministack
@@ -332,7 +332,7 @@ def test_retries_of_throttled_requests_are_counted(ministack: Ministack) -> None
 
         def refuse(kind: str, code: str, *, times: int) -> None:
             body = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no"})
-            proxy.inject(Fault(kind=kind, action="answer", status=400, body=body, times=times))
+            proxy.inject(ProxyFault(kind=kind, action="answer", status=400, body=body, times=times))
 
         refuse("GetItem", "ThrottlingException", times=2)
         refuse("TransactWriteItems", "TransactionInProgressException", times=1)
@@ -344,6 +344,6 @@ def test_retries_of_throttled_requests_are_counted(ministack: Ministack) -> None
         found = counted(lake, lambda: outcome(lambda: lake.stat("f")))["stat"]
         assert found == RequestCounts(calls=1, gets=1, unavailable=8, retries=7)
         body = "<Error><Code>SlowDown</Code><Message>no</Message></Error>"
-        proxy.inject(Fault(kind="GET", action="answer", status=503, body=body, times=2))
+        proxy.inject(ProxyFault(kind="GET", action="answer", status=503, body=body, times=2))
         found = counted(lake, lambda: lake.read("f"))["read"]
         assert found == RequestCounts(calls=1, gets=1, store_gets=1, unavailable=2, retries=2)

@@ -24,9 +24,9 @@ from commitlog.errors import (
     Fenced,
     NotFound,
 )
-from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, Outcome, Restorer, RestoreReport
+from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, RepairOutcome, Restorer, RestoreReport
 from commitlog.namespace.log.checkpoint import merge_states
-from commitlog.namespace.log.entries import NewestStates, State, fold
+from commitlog.namespace.log.entries import ItemState, NewestStates, fold
 from commitlog.namespace.log.inference import Inference
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.keys import NAMESPACES, parse_hash_key
@@ -207,18 +207,18 @@ def test_the_newest_states_are_found_by_versions_alone(seed: int) -> None:
     """Two passes over a log yield the same states as a log held in memory, each state once."""
     random = Random(seed)
 
-    def state() -> State:
+    def state() -> ItemState:
         item = None if random.random() < 0.3 else {"place": "p", "name": "n"}
-        return State(
+        return ItemState(
             item_id=f"e/{random.randrange(5)}", version=random.randrange(4), item=item, began=0.0
         )
 
-    known: dict[str, State] = {}
+    known: dict[str, ItemState] = {}
     fold((state() for _ in range(4)), known)
     after = [state() for _ in range(8)]
     newest = NewestStates()
     newest.add(after)
-    changed: dict[str, State] = {}
+    changed: dict[str, ItemState] = {}
     fold(after, changed)
     expected = list(merge_states(sorted(known.values(), key=lambda each: each.item_id), changed))
     found = list(newest.select(known.values(), after))
@@ -712,7 +712,7 @@ def test_a_restore_works_in_every_kind_of_table(
         assert lake.maintenance.fsck(objects=True, orphans=True).is_clean
         table.delete(lake.stat("over").entry.key)
         [repaired] = lake.maintenance.repair(lake.maintenance.fsck().findings, dry_run=False)
-        assert repaired.outcome is Outcome.DONE
+        assert repaired.outcome is RepairOutcome.DONE
         assert lake.read("over") == b"3"
         assert restorer.restore(replace=True).records == done.records
         lake.rename("empty", "full")
@@ -763,7 +763,7 @@ def test_unreadable_rows_stop_neither_fsck_nor_repair_nor_restore(
         report = lake.maintenance.fsck(orphans=True, grace=0)
         assert "references-unknown" in report.counts
         outcomes = {each.outcome for each in lake.maintenance.repair([found], dry_run=False)}
-        assert outcomes == {Outcome.DONE}
+        assert outcomes == {RepairOutcome.DONE}
         assert lake.read("over") == b"3"
         assert lake.maintenance.fsck(grace=0).is_clean
         for key in (over, KEYS.directory(lake.stat("empty").id), KEYS.metadata):

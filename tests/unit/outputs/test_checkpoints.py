@@ -17,7 +17,7 @@ from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import ConfigurationError, JobAborted, JobAlreadyCommitted
 from commitlog.oplog.codec import encode
 from commitlog.outputs import Output
-from commitlog.outputs.checkpoints import INTERVAL, Checkpoints
+from commitlog.outputs.checkpoints import INTERVAL, OutputCheckpoints
 from commitlog.outputs.job_index import attempt_key, job_key
 from commitlog.outputs.records import CommitRecord, DataFile
 from commitlog.outputs.state import State
@@ -77,7 +77,7 @@ def long_log(jobs: int, *, schema: str | None = None) -> tuple[MemoryStore, Stat
         state.keys |= keys_of(number)
     store = MemoryStore()
     put_record(store, jobs)
-    Checkpoints(ConditionalStore(store), DIRECTORY).save(state)
+    OutputCheckpoints(ConditionalStore(store), DIRECTORY).save(state)
     return store, state
 
 
@@ -158,7 +158,7 @@ def test_the_bytes_that_a_commit_writes_hardly_grow_with_the_log() -> None:
             written.append(len(body))
             return super().put(path, body, **options)
 
-    checkpoints = Checkpoints(ConditionalStore(Measured(store)), DIRECTORY)
+    checkpoints = OutputCheckpoints(ConditionalStore(Measured(store)), DIRECTORY)
     marks: list[int] = []
     state = State()
     for number in range(1, 6_001):
@@ -194,7 +194,7 @@ def test_a_long_first_line_is_read_in_several_requests() -> None:
 def test_every_committed_job_is_found(jobs: int) -> None:
     """In a new process and in an open output; other ids are not found."""
     store, _ = long_log(jobs)
-    checkpoints = Checkpoints(ConditionalStore(store), DIRECTORY)
+    checkpoints = OutputCheckpoints(ConditionalStore(store), DIRECTORY)
     kept = open_output(store)
     for number in range(1, jobs + 1):
         keys = keys_of(number)
@@ -327,7 +327,7 @@ def test_a_segment_may_go_while_it_is_read(then: str, caplog: pytest.LogCaptureF
     """Between its first line and the shard; then an earlier checkpoint or the log has the jobs."""
     inner, _ = long_log(10_000)
     store = ReadingStore(inner)
-    checkpoints = Checkpoints(ConditionalStore(store), DIRECTORY)
+    checkpoints = OutputCheckpoints(ConditionalStore(store), DIRECTORY)
     [path] = segments_of(inner)
 
     def change(read: str, start: int) -> None:
@@ -354,7 +354,7 @@ def test_an_open_output_goes_on_when_its_checkpoint_was_removed() -> None:
     state.version = state.commit = 2_010
     state.record_id = attempt_of(2_010)
     state.keys |= keys_of(2_010)
-    Checkpoints(ConditionalStore(inner), DIRECTORY).save(state)
+    OutputCheckpoints(ConditionalStore(inner), DIRECTORY).save(state)
     put_record(inner, 2_010)
     inner.delete(path_of(2_000))
     inner.delete(segments_of(inner)[0])
@@ -418,7 +418,7 @@ def test_a_slow_client_does_not_remove_what_later_checkpoints_name() -> None:
     slow.keys |= keys_of(1)
     for number in range(INTERVAL):
         output.commit(output.begin(f"more-{number}"), ())
-    Checkpoints(ConditionalStore(store), DIRECTORY).save(slow)
+    OutputCheckpoints(ConditionalStore(store), DIRECTORY).save(slow)
     assert open_output(store)._log.state(indexed=True).indexed == 4 * INTERVAL
     for number in range(INTERVAL):
         assert refused(open_output(store), f"job-{number}") == number + 1

@@ -33,10 +33,10 @@ from commitlog.outputs import Mode, Output, OutputInspection
 from commitlog.outputs.ready_jobs import ReadyJob
 from commitlog.status import (
     FINDING_KINDS,
-    Finding,
     LookSettings,
     Report,
     SourcesInspection,
+    StatusFinding,
     look,
     metrics_text,
 )
@@ -76,7 +76,7 @@ class ReadingTable(InterceptedTable):
         return perform()
 
 
-def kinds(report: Report) -> dict[str, Finding]:
+def kinds(report: Report) -> dict[str, StatusFinding]:
     """Return the findings by kind, and check that the command of each exists."""
     for finding in report.findings:
         assert report.kind in FINDING_KINDS[finding.kind].targets
@@ -370,7 +370,7 @@ class Site:
         target = self.opened(ReadingTable(self.table), reading(self.store))
         return look(target, settings=LookSettings(**settings), clock=self.clock)
 
-    def found(self, **settings: Any) -> dict[str, Finding]:
+    def found(self, **settings: Any) -> dict[str, StatusFinding]:
         """Return the findings of a look by kind."""
         return kinds(self.look(**settings))
 

@@ -47,7 +47,7 @@ from commitlog.stores.local import index
 from commitlog.stores.local.index import Index
 from commitlog.stores.local.scratch import RESERVE
 from commitlog.stores.local.store import LocalStore
-from commitlog.stores.local.tree import Tree
+from commitlog.stores.local.tree import DirectoryTree
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock, check_object_store
 from support.project import TESTS
@@ -1400,7 +1400,7 @@ def test_the_index_drops_rows_after_the_names_are_on_disk(
     store.put("a", b"1", metadata={"k": "v"})
     staged = store.stage("a", b"2")
     seen: list[tuple[int, int]] = []
-    sync = Tree.sync
+    sync = DirectoryTree.sync
 
     def counts() -> tuple[int, int]:
         with closing(sqlite3.connect(root / ".commitlog" / "index.sqlite")) as index:
@@ -1408,11 +1408,11 @@ def test_the_index_drops_rows_after_the_names_are_on_disk(
             (objects,), (uploads,) = (found.fetchone() for found in rows)
         return objects, uploads
 
-    def observed(tree: Tree, parts: Sequence[str]) -> None:
+    def observed(tree: DirectoryTree, parts: Sequence[str]) -> None:
         seen.append(counts())
         sync(tree, parts)
 
-    monkeypatch.setattr(Tree, "sync", observed)
+    monkeypatch.setattr(DirectoryTree, "sync", observed)
     changes: dict[str, Callable[[], object]] = {
         "put": lambda: store.put("a", b"3"),
         "publish": lambda: store.publish(staged),
@@ -1498,14 +1498,14 @@ def test_a_listing_that_cannot_open_a_directory_again_is_a_typed_error(
     """It looks at files of other programs a second time."""
     store.put("a", b"")
     (root / "foreign").write_bytes(b"1")
-    real, calls = Tree.directory, iter(range(9))
+    real, calls = DirectoryTree.directory, iter(range(9))
 
-    def directory(self: Tree, parts: Sequence[str]) -> Any:
+    def directory(self: DirectoryTree, parts: Sequence[str]) -> Any:
         if next(calls) == 1:
             raise OSError(errno.EMFILE, "Too many open files")
         return real(self, parts)
 
-    monkeypatch.setattr(Tree, "directory", directory)
+    monkeypatch.setattr(DirectoryTree, "directory", directory)
     with pytest.raises(Unavailable, match="Too many open files"):
         store.list_page()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from commitlog.errors import InvalidPath, NotFound
-from commitlog.stores.local.change import Change
+from commitlog.stores.local.change import LocalChange
 from commitlog.stores.local.store import LocalStore
 
 
@@ -72,7 +72,7 @@ def test_a_repeated_call_returns_the_same_uploads(store: LocalStore, tmp_path: P
         (tmp_path / name).write_bytes(name.encode())
     files = {name: f"to-{name}" for name in "abc"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Change, "stage_file", _until("c", Change.stage_file))
+        patch.setattr(LocalChange, "stage_file", _until("c", LocalChange.stage_file))
         with pytest.raises(KeyboardInterrupt):
             store.stage_files(files, key="k")
     assert sorted(info.path for info in store.list()) == ["c"]
@@ -105,7 +105,7 @@ def test_calls_with_other_keys_are_other_uploads(store: LocalStore, tmp_path: Pa
 def _until(last: str, stage_file: Callable[..., Any]) -> Callable[..., Any]:
     """Return `stage_file` with a crash before the file `last`."""
 
-    def staged(change: Change, parts: tuple[str, ...], record: Any) -> Any:
+    def staged(change: LocalChange, parts: tuple[str, ...], record: Any) -> Any:
         if parts[-1] == last:
             raise KeyboardInterrupt
         return stage_file(change, parts, record)

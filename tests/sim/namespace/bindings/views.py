@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from attrs import define, field, frozen
 
-from commitlog.namespace.fsck.readers import Snapshot
+from commitlog.namespace.fsck.readers import ScannedRecords
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.keys import ROOT
 from commitlog.namespace.model.records import Entry, Tombstone
@@ -53,7 +53,7 @@ class State:
     @classmethod
     def of(
         cls,
-        snapshot: Snapshot,
+        snapshot: ScannedRecords,
         objects: Mapping[str, ObjectInfo],
         bodies: Mapping[tuple[str, str], bytes],
     ) -> State:

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from commitlog.namespace import Data, DirectoryCommitter, Namespace, Outcome
+from commitlog.namespace import Data, DirectoryCommitter, Namespace, RepairOutcome
 from commitlog.namespace.jobs.committer import abort_stale_attempts
 from commitlog.namespace.model.keys import Keys
 from commitlog.namespace.model.records import Entry, Garbage
@@ -88,7 +88,7 @@ def repair(
             done = [
                 each.outcome for each in namespace.maintenance.repair(found, dry_run=False, only=only)
             ]
-            if not done or set(done) == {Outcome.LEFT}:
+            if not done or set(done) == {RepairOutcome.LEFT}:
                 return
 
     return Action(name="repair", call=call, changes="many", step=step)

@@ -24,7 +24,7 @@ from commitlog.errors import (
     NotSupported,
     StateMismatch,
 )
-from commitlog.ingest import Ingest, IngestAdmin, Problem, Quarantine, StateTable
+from commitlog.ingest import Ingest, IngestAdmin, InputProblem, Quarantine, StateTable
 from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.ingest.scans import ScanOptions, ScanPlanner
@@ -80,7 +80,7 @@ class Source:
         found: list[dict[str, Any]] = self.agent.files(self.request(start=start, end=end))["files"]
         return found
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[InputProblem]:
         """Return the problems of the source."""
         options = ScanOptions.parse(self.request()["options"]).ingest
         with options.opened_store() as store, options.opened_table() as table:
