@@ -43,7 +43,7 @@ class CsvDialect:
         trim_left: whether spaces and tabs before fields are left out, within quotes excepted.
         trim_right: whether spaces and tabs after fields without quotes are left out.
 
-    >>> Dialect().fields('a b,,"c, ""d"" \\"e\\"",""')
+    >>> CsvDialect().fields('a b,,"c, ""d"" \\"e\\"",""')
     ['a b', None, 'c, "d" "e"', None]
     """
 

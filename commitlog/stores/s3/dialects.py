@@ -67,7 +67,7 @@ def spoken(choice: str) -> Mapping[tuple[WriteOperation, _Kind], tuple[Dialect, 
         choice: ``auto`` for all, or the value of a `Dialect`. A vendor's replaces the standard one where
             the vendor has a header.
 
-    >>> spoken("r2")[Operation.COPY, IfAbsent], spoken("r2")[Operation.PUT, IfAbsent]
+    >>> spoken("r2")[WriteOperation.COPY, IfAbsent], spoken("r2")[WriteOperation.PUT, IfAbsent]
     ((<Dialect.R2: 'r2'>,), (<Dialect.STANDARD: 'standard'>,))
     """
     found: dict[tuple[WriteOperation, _Kind], tuple[Dialect, ...]] = {}
@@ -99,7 +99,7 @@ def condition_headers(
 
     Raises `NotSupported` if the dialect has none; nothing was sent.
 
-    >>> condition_headers(Operation.PUT, IfAbsent(Dialect.OSS), None)
+    >>> condition_headers(WriteOperation.PUT, IfAbsent(Dialect.OSS), None)
     {'x-oss-forbid-overwrite': 'true'}
     """
     if not condition.dialect.is_vendors:

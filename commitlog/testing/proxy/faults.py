@@ -111,7 +111,7 @@ class FaultPlan:
         hazards: the possible faults. If several strike the same request, the first one does.
         seed: the seed.
 
-    >>> plan = Plan((Hazard(kinds=("PUT",), action="delay", rate=0.5, seconds=(0, 2)),), seed=1)
+    >>> plan = FaultPlan((Hazard(kinds=("PUT",), action="delay", rate=0.5, seconds=(0, 2)),), seed=1)
     >>> [None if fault is None else round(fault.seconds, 2) for fault in
     ...     (plan.next(("PUT", "S3"), "/bucket/a") for _ in range(4))]
     [None, 1.81, None, None]
