@@ -51,7 +51,7 @@ ConditionalWrite: TypeAlias = Literal[
 ]
 
 #: Bytes of the item of a file with a name of ten characters, in a namespace with a name of four.
-ENTRY_BYTES = 469
+ENTRY_BYTES = 474
 
 #: Most files in an epoch of `ingest_epoch`: the default of ``maxFilesPerTrigger``.
 EPOCH_FILES: int = fields(IngestSettings).max_files.default or 0

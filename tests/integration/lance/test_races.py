@@ -155,7 +155,6 @@ def test_lance_alone_loses_rows(ignoring: Race, capsys: pytest.CaptureFixture[st
     """Without this library, and without any fault, rows that were committed are gone."""
     outcomes = ignoring.run("plain", 4, 10)
     counts = _check(ignoring, outcomes, capsys, "JuiceFS, Lance alone")
-    assert counts["committed"] == 40, outcomes
     assert counts["lost"] > 0  # about half of them
 
 

@@ -192,7 +192,7 @@ _UNREGISTERED = {
     "_util/batching.py _Ticket.__init__": "a call of a thread, which the child forgets",
     "_util/read_ahead.py _Blocks._begin": "a reader drops its blocks in a child",
     "cli/fs/tree_upload.py _NewDirectory.__init__": "a command forks nothing",
-    "cli/job.py Job.__init__": "a command forks nothing but the command of the user",
+    "cli/job.py ProcessGroup.__init__": "a command forks nothing but the command of the user",
     "spark/ingest/cleaning.py BackgroundCleaner.__init__": "a driver of Spark forks nothing",
     "spark/ingest/scans.py _Query": "the agent forks nothing",
     "spark/progress.py ProgressWatch": "a driver of Spark forks nothing",
