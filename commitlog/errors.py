@@ -206,7 +206,8 @@ class StaleToken(PreconditionFailed):
 class Committed(CommitError):
     """The mutation **happened**, but some of its work is left.
 
-    Do not repeat it, and clean nothing up. The message says what is left, and how to finish it.
+    Do not repeat the mutation, and clean nothing up. The message names the rest of the work, and the
+    docstring of each subclass says who completes it.
     """
 
 

@@ -345,6 +345,8 @@ def _outcome_of(error: BaseException) -> Outcome:
     match error:
         case Committed():
             return "committed"
-        case CommitError() if not isinstance(error, OutcomeUnknown):
+        case OutcomeUnknown():
+            return "unknown"
+        case CommitError():
             return "failure"
     return "unknown"
